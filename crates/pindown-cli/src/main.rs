@@ -1,0 +1,2 @@
+//! The `pindown` command.
+fn main() {}
