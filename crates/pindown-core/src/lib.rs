@@ -1,1 +1,23 @@
-//! core.
+//! The coherent memory-registration cache of pindown, without a system call.
+
+mod access;
+mod host;
+mod monitor;
+mod notifier;
+mod pending;
+mod provider;
+mod range;
+mod stats;
+mod sync;
+mod wake;
+
+pub use access::Access;
+pub use host::{Host, Mapping, Reservation};
+pub use monitor::{
+    Cover, Coverage, Delivery, Drained, EventKind, MappingKind, Monitor, MonitorError, Stamp, Subscription,
+    Validity,
+};
+pub use notifier::Notifier;
+pub use provider::{Affinity, DeregisterFailed, Limit, Provider, ProviderCaps, RegisterError};
+pub use range::{ADDRESS_SPACE_END, PAGE_SHIFT, PAGE_SIZE, PageRange, RangeError};
+pub use stats::Stats;

@@ -1,0 +1,52 @@
+//! [`Host`]: what core may not do itself is injected here.
+
+use std::fmt::Debug;
+
+use crate::PageRange;
+
+/// One mapping of the address space, as `/proc/self/maps` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its whole extent.
+    pub range: PageRange,
+    /// It can be read.
+    pub readable: bool,
+    /// It can be written.
+    pub writable: bool,
+}
+
+/// Zeroed memory that is backed by pages only where it was touched, and that a forked child
+/// finds zeroed again where [`Host::reserve`] promised so.
+///
+/// Owned by whoever reserved it; freed by [`Host::release`] only.
+#[derive(Debug)]
+pub struct Reservation {
+    /// Start address; aligned to a page.
+    pub base: usize,
+    /// Length in bytes.
+    pub len_bytes: usize,
+    /// A forked child sees zeroes (MADV_WIPEONFORK, Linux 4.14).
+    pub wiped_on_fork: bool,
+}
+
+/// System services that the cache needs. Implemented with real calls in `pindown`, with fakes in
+/// loom, proptest and fuzzing.
+pub trait Host: Send + Sync + Debug + 'static {
+    /// Reserves address space (`mmap` with `MAP_NORESERVE`). `None`: the caller falls back to the heap.
+    fn reserve(&self, bytes: usize) -> Option<Reservation>;
+    /// Gives a reservation back.
+    ///
+    /// # Safety
+    ///
+    /// It came from `reserve` of this host and nothing refers to it any more.
+    unsafe fn release(&self, reservation: Reservation);
+    /// Whether [`asymmetric_fence`](Self::asymmetric_fence) works
+    /// (`membarrier(2)` PRIVATE_EXPEDITED, Linux 4.14). If not, holds are counted.
+    fn has_asymmetric_fence(&self) -> bool;
+    /// Makes every running thread of the process pass a full fence.
+    fn asymmetric_fence(&self);
+    /// The one mapping that contains all of `range`, if one does. Used to keep widening inside it.
+    fn mapping(&self, range: PageRange) -> Option<Mapping>;
+    /// Monotonic time in nanoseconds.
+    fn now_ns(&self) -> u64;
+}

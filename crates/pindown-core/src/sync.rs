@@ -1,0 +1,31 @@
+//! The one door to atomics and locks: std, or loom's models of them.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+};
+
+pub(crate) use std::sync::Arc;
+
+/// The reader's half of the asymmetric fence: it only keeps the compiler from reordering; the
+/// other half, [`Host::asymmetric_fence`](crate::Host::asymmetric_fence), makes it a full fence
+/// when it matters. loom has no membarrier, so both halves are full fences there.
+#[inline(always)]
+pub(crate) fn light_fence() {
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+    #[cfg(not(loom))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+/// Locks, and goes on after a panic elsewhere: what the locks here protect is changed in steps
+/// that each leave it whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
