@@ -1,0 +1,1 @@
+//! Monitors: one file each.

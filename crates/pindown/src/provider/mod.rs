@@ -1,0 +1,1 @@
+//! Providers: one file each.
