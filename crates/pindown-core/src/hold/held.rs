@@ -1,0 +1,133 @@
+//! [`Held`]: one hold on one region.
+
+use std::ptr::NonNull;
+
+use super::record::ThreadRecord;
+use super::slab::{Region, Slab, State};
+use crate::monitor::Stamp;
+use crate::sync::{AtomicU64, Ordering, fence};
+use crate::{Access, PageRange, Provider};
+
+/// A hold: while it lives, the region is not deregistered, and its record is not reused.
+///
+/// It points into the slab without keeping it alive by a count: a cache that is dropped while
+/// holds exist leaves its slab (see `Inner::drop`).
+#[derive(Debug)]
+pub(crate) struct Held<P: Provider> {
+    region: NonNull<Region<P>>,
+    /// The hazard slot, or `None` for a counted hold.
+    slot: Option<NonNull<AtomicU64>>,
+}
+
+// SAFETY: the pointers lead to `Sync` data (records, atomics) that outlives the hold; a put is an
+// atomic store or decrement and may come from any thread.
+unsafe impl<P: Provider> Send for Held<P> {}
+// SAFETY: shared use only reads through the pointers, and counts for clones.
+unsafe impl<P: Provider> Sync for Held<P> {}
+
+impl<P: Provider> Held<P> {
+    /// Tries to hold what `entry`, which was seen to hold `seen`, names: `index`.
+    #[inline(always)]
+    pub(crate) fn try_new(
+        record: Option<&'static ThreadRecord>,
+        slab: &Slab<P>,
+        entry: &AtomicU64,
+        seen: u64,
+        (tag, index): (u64, u32),
+    ) -> Option<Self> {
+        let Some(record) = record else { return Self::count_checked(slab.get(index)?, entry, seen) };
+        match record.hold(entry, seen, tag) {
+            Some(slot) => Some(Self { region: NonNull::from(slab.get(index)?), slot: Some(slot.into()) }),
+            None => Self::count_if_full(record, slab, entry, seen, index),
+        }
+    }
+
+    #[cold]
+    fn count_if_full(
+        record: &ThreadRecord,
+        slab: &Slab<P>,
+        entry: &AtomicU64,
+        seen: u64,
+        index: u32,
+    ) -> Option<Self> {
+        if record.free_slot().is_some() {
+            return None; // the entry changed
+        }
+        Self::count_checked(slab.get(index)?, entry, seen)
+    }
+
+    /// A counted hold, valid if `entry` still holds `seen` once the count is visible.
+    #[cold]
+    pub(crate) fn count_checked(region: &Region<P>, entry: &AtomicU64, seen: u64) -> Option<Self> {
+        let held = Self::count(region);
+        fence(Ordering::SeqCst);
+        (entry.load(Ordering::Acquire) == seen).then_some(held)
+    }
+
+    /// A counted hold on a region that cannot go away meanwhile: the caller holds it, or has the
+    /// cache's lock and sees it linked.
+    pub(crate) fn count(region: &Region<P>) -> Self {
+        region.holds().fetch_add(1, Ordering::SeqCst);
+        Self { region: NonNull::from(region), slot: None }
+    }
+
+    #[inline(always)]
+    fn region(&self) -> &Region<P> {
+        // SAFETY: records are never freed while the cache lives, and a cache that goes away
+        // while a hold exists leaves its slab in memory.
+        unsafe { self.region.as_ref() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn touch(&self, epoch: u32) {
+        self.region().touch(epoch);
+    }
+
+    #[inline(always)]
+    pub(crate) fn key(&self) -> P::Key {
+        // SAFETY: this is a hold.
+        unsafe { self.region().key() }
+    }
+
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        // SAFETY: this is a hold.
+        unsafe { self.region().stamp() }
+    }
+
+    pub(crate) fn range(&self) -> PageRange {
+        self.region().range()
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        self.region().access()
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.region().state()
+    }
+
+    /// Whether both hold the same region.
+    pub(crate) fn is(&self, region: &Region<P>) -> bool {
+        std::ptr::eq(self.region.as_ptr(), region)
+    }
+}
+
+impl<P: Provider> Clone for Held<P> {
+    fn clone(&self) -> Self {
+        Self::count(self.region())
+    }
+}
+
+impl<P: Provider> Drop for Held<P> {
+    /// Release: what was done with the region comes before whoever finds it unheld.
+    #[inline(always)]
+    fn drop(&mut self) {
+        match self.slot {
+            // SAFETY: thread records are never freed.
+            Some(slot) => unsafe { slot.as_ref() }.store(0, Ordering::Release),
+            None => {
+                self.region().holds().fetch_sub(1, Ordering::Release);
+            }
+        }
+    }
+}

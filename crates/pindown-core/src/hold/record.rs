@@ -1,0 +1,228 @@
+//! [`ThreadRecord`]: the hazard slots that one thread owns, and the [`Registry`] of all of them.
+
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, light_fence, lock};
+use std::sync::Arc;
+
+/// Holds that one thread can have at a time before it falls back to counting.
+const SLOTS: usize = if cfg!(loom) { 1 } else { 16 };
+/// Caches whose hits a thread counts without touching shared memory.
+const COUNTERS: usize = 4;
+
+/// What a slot holds: which cache, which region. Never zero.
+#[inline(always)]
+pub(crate) fn tag(cache_id: u32, index: u32) -> u64 {
+    u64::from(cache_id) << 32 | u64::from(index)
+}
+
+/// Slots and counters that only their thread writes (but for puts, which zero a slot from
+/// anywhere). Never freed: parked when the thread exits, and adopted by a later one.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct ThreadRecord {
+    slots: [AtomicU64; SLOTS],
+    /// The slot to try first: the one that was put last, mostly.
+    hint: AtomicU64,
+    /// `(cache id, hits)`; written by the owner alone, without read-modify-write.
+    hits: [(AtomicU64, AtomicU64); COUNTERS],
+    owned: AtomicBool,
+}
+
+impl ThreadRecord {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: std::array::from_fn(|_| AtomicU64::new(0)),
+            hint: AtomicU64::new(0),
+            hits: std::array::from_fn(|_| (AtomicU64::new(0), AtomicU64::new(0))),
+            owned: AtomicBool::new(true),
+        }
+    }
+
+    /// A free slot. `None` when this thread holds as many regions as it has slots.
+    ///
+    /// Acquire: the put that zeroed the slot, and all use of the region before it, come before
+    /// what the owner does next.
+    #[inline(always)]
+    pub(crate) fn free_slot(&self) -> Option<&AtomicU64> {
+        let slot = &self.slots[self.hint.load(Ordering::Relaxed) as usize % SLOTS];
+        if slot.load(Ordering::Acquire) == 0 { Some(slot) } else { self.search_slot() }
+    }
+
+    #[cold]
+    fn search_slot(&self) -> Option<&AtomicU64> {
+        let at = self.slots.iter().position(|s| s.load(Ordering::Acquire) == 0)?;
+        self.hint.store(at as u64, Ordering::Relaxed);
+        Some(&self.slots[at])
+    }
+
+    /// Holds what `entry` names, if `entry` still holds `seen` once the hold is visible.
+    #[inline(always)]
+    pub(crate) fn hold(&self, entry: &AtomicU64, seen: u64, tag: u64) -> Option<&AtomicU64> {
+        let slot = self.free_slot()?;
+        slot.store(tag, Ordering::Release);
+        light_fence();
+        if entry.load(Ordering::Acquire) == seen {
+            return Some(slot);
+        }
+        slot.store(0, Ordering::Release);
+        None
+    }
+
+    /// Counts one hit of cache `id`. False when another cache's count is in the way: flush it.
+    #[inline(always)]
+    pub(crate) fn count_hit(&self, id: u32) -> bool {
+        let (owner, n) = &self.hits[id as usize % COUNTERS];
+        if owner.load(Ordering::Relaxed) != u64::from(id) {
+            return false;
+        }
+        n.store(n.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        true
+    }
+
+    fn hits_of(&self, id: u32) -> u64 {
+        let (owner, n) = &self.hits[id as usize % COUNTERS];
+        if owner.load(Ordering::Relaxed) == u64::from(id) { n.load(Ordering::Relaxed) } else { 0 }
+    }
+}
+
+/// All thread records of the process, and hit counts that left them.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    records: Mutex<Vec<Arc<ThreadRecord>>>,
+    /// `(cache id, hits)` that made room in a record.
+    spilled: Mutex<Vec<(u32, u64)>>,
+}
+
+impl Registry {
+    pub(crate) fn new() -> Self {
+        Self { records: Mutex::new(Vec::new()), spilled: Mutex::new(Vec::new()) }
+    }
+
+    /// A record for the calling thread: one that a dead thread left, or a new one. Slots that are
+    /// still held (a handle that outlived its thread) stay so.
+    pub(crate) fn adopt(&self) -> Arc<ThreadRecord> {
+        let mut records = lock(&self.records);
+        let parked = records.iter().find(|r| !r.owned.swap(true, Ordering::AcqRel));
+        if let Some(record) = parked {
+            return record.clone();
+        }
+        let record = Arc::new(ThreadRecord::new());
+        records.push(record.clone());
+        record
+    }
+
+    pub(crate) fn park(record: &ThreadRecord) {
+        record.owned.store(false, Ordering::Release);
+    }
+
+    /// Calls `found(index)` for each region of cache `id` that a slot holds. Before it, the caller
+    /// unlinked what it asks about and passed the asymmetric fence.
+    ///
+    /// Acquire: what a holder did with the region before its put comes before deregistration.
+    pub(crate) fn scan(&self, id: u32, mut found: impl FnMut(u32)) {
+        for record in lock(&self.records).iter() {
+            for slot in &record.slots {
+                let tag = slot.load(Ordering::Acquire);
+                if tag >> 32 == u64::from(id) {
+                    found(tag as u32);
+                }
+            }
+        }
+    }
+
+    /// Hits that cache `id` had on all threads.
+    pub(crate) fn hits(&self, id: u32) -> u64 {
+        let spilled: u64 = lock(&self.spilled).iter().filter(|s| s.0 == id).map(|s| s.1).sum();
+        spilled + lock(&self.records).iter().map(|r| r.hits_of(id)).sum::<u64>()
+    }
+
+    /// Moves another cache's count out of `record` and starts counting for `id`.
+    pub(crate) fn take_counter(&self, record: &ThreadRecord, id: u32) {
+        let (owner, n) = &record.hits[id as usize % COUNTERS];
+        let mut spilled = lock(&self.spilled);
+        let before = owner.load(Ordering::Relaxed) as u32;
+        match spilled.iter_mut().find(|s| s.0 == before) {
+            Some(s) => s.1 += n.load(Ordering::Relaxed),
+            None if before != 0 => spilled.push((before, n.load(Ordering::Relaxed))),
+            None => {}
+        }
+        n.store(0, Ordering::Relaxed);
+        owner.store(u64::from(id), Ordering::Relaxed);
+    }
+
+    /// Cache `id` is gone.
+    pub(crate) fn forget(&self, id: u32) {
+        lock(&self.spilled).retain(|s| s.0 != id);
+    }
+}
+
+#[cfg(not(loom))]
+pub(crate) use thread::{flush_hits, forget_hits, my_record};
+
+#[cfg(not(loom))]
+pub(crate) fn registry() -> &'static Registry {
+    static REGISTRY: std::sync::OnceLock<Registry> = std::sync::OnceLock::new();
+    REGISTRY.get_or_init(Registry::new)
+}
+
+#[cfg(loom)]
+pub(crate) fn registry() -> &'static Registry {
+    unreachable!("models carry a registry of their own")
+}
+
+#[cfg(not(loom))]
+mod thread {
+    use super::*;
+    use std::cell::{Cell, OnceCell};
+
+    thread_local! {
+        /// Without a destructor, so that reading it costs one load.
+        static RECORD: Cell<Option<&'static ThreadRecord>> = const { Cell::new(None) };
+        static GUARD: OnceCell<Guard> = const { OnceCell::new() };
+    }
+
+    /// Parks the record when the thread exits.
+    struct Guard(&'static ThreadRecord);
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            RECORD.set(None);
+            Registry::park(self.0);
+        }
+    }
+
+    /// This thread's record; `None` while the thread is being torn down (then holds are counted).
+    #[inline(always)]
+    pub(crate) fn my_record() -> Option<&'static ThreadRecord> {
+        match RECORD.get() {
+            Some(record) => Some(record),
+            None => adopt(),
+        }
+    }
+
+    #[cold]
+    fn adopt() -> Option<&'static ThreadRecord> {
+        GUARD
+            .try_with(|guard| {
+                // Records live in the registry for ever; so does this reference to one.
+                let record = guard.get_or_init(|| Guard(leak(registry().adopt()))).0;
+                RECORD.set(Some(record));
+                record
+            })
+            .ok()
+    }
+
+    fn leak(record: Arc<ThreadRecord>) -> &'static ThreadRecord {
+        // SAFETY: the registry, a static, keeps one reference to every record and never removes
+        // any, so the record outlives the process's threads.
+        unsafe { &*Arc::as_ptr(&record) }
+    }
+
+    #[cold]
+    pub(crate) fn flush_hits(record: &ThreadRecord, id: u32) {
+        registry().take_counter(record, id);
+    }
+
+    pub(crate) fn forget_hits(id: u32) {
+        registry().forget(id);
+    }
+}

@@ -1,0 +1,221 @@
+//! [`Slab`]: the records of regions. Addresses are stable, and memory is never freed while the
+//! cache lives, so that a late reader of a recycled index reads a record, not garbage.
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+
+use crate::monitor::Stamp;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::{Access, PageRange, Provider};
+
+const FIRST_SEGMENT: u32 = 6; // 64 records
+const SEGMENTS: usize = 22; // 64 * (2^22 - 1): more than an entry can name
+
+/// Why nobody finds a region any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// In no use.
+    Free,
+    /// Lookups find it.
+    Live,
+    /// Used once, never found.
+    Single,
+    /// Its range changed.
+    Stale,
+    /// Dropped for room, superseded or flushed; its pages are still right.
+    Evicted,
+}
+
+const STATES: [State; 5] = [State::Free, State::Live, State::Single, State::Stale, State::Evicted];
+
+/// One registration. Atomics may be read at any time; the cells only by who holds the region, or
+/// under the cache's lock while nobody does.
+#[derive(Debug)]
+pub(crate) struct Region<P: Provider> {
+    /// Counted holds.
+    holds: AtomicU32,
+    /// Epoch of the last use, written by hits when it moved.
+    last_use: AtomicU32,
+    first_page: AtomicU64,
+    /// pages << 16 | access << 8 | state
+    shape: AtomicU64,
+    key: UnsafeCell<MaybeUninit<P::Key>>,
+    mr: UnsafeCell<Option<P::Mr>>,
+    /// What [`Monitor::validate`](crate::Monitor::validate) compares, where it must be asked.
+    stamp: UnsafeCell<Option<Box<Stamp>>>,
+}
+
+// SAFETY: the cells hold `Send + Sync` values (bounds of `Provider`'s types; `Stamp` is plain
+// data). They are written only by `fill` and `take`, under the cache's lock while no hold exists,
+// and read by holders; the hold protocol orders the two (see `hold`).
+unsafe impl<P: Provider> Sync for Region<P> {}
+// SAFETY: as above; nothing in a record belongs to a thread.
+unsafe impl<P: Provider> Send for Region<P> {}
+
+impl<P: Provider> Region<P> {
+    fn new() -> Self {
+        Self {
+            holds: AtomicU32::new(0),
+            last_use: AtomicU32::new(0),
+            first_page: AtomicU64::new(0),
+            shape: AtomicU64::new(0),
+            key: UnsafeCell::new(MaybeUninit::uninit()),
+            mr: UnsafeCell::new(None),
+            stamp: UnsafeCell::new(None),
+        }
+    }
+
+    pub(crate) fn range(&self) -> PageRange {
+        let (first, pages) = (self.first_page.load(Ordering::Relaxed), self.pages());
+        PageRange::from_pages(first, pages).unwrap_or(PageRange::everything())
+    }
+
+    pub(crate) fn pages(&self) -> u64 {
+        self.shape.load(Ordering::Relaxed) >> 16
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        Access::from_bits_retain((self.shape.load(Ordering::Relaxed) >> 8) as u8)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        STATES[(self.shape.load(Ordering::Acquire) & 0xff) as usize]
+    }
+
+    /// Changes the state; under the cache's lock.
+    pub(crate) fn set_state(&self, state: State) {
+        let shape = self.shape.load(Ordering::Relaxed) & !0xff;
+        self.shape.store(shape | state as u64, Ordering::Release);
+    }
+
+    #[inline(always)]
+    pub(crate) fn last_use(&self) -> u32 {
+        self.last_use.load(Ordering::Relaxed)
+    }
+
+    /// Notes a use in `epoch`; a store only when the epoch moved since the last one.
+    #[inline(always)]
+    pub(crate) fn touch(&self, epoch: u32) {
+        if self.last_use.load(Ordering::Relaxed) != epoch {
+            self.last_use.store(epoch, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn holds(&self) -> &AtomicU32 {
+        &self.holds
+    }
+
+    /// Whether counted holds exist. The caller unlinked the region and passed a full fence.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.holds.load(Ordering::Acquire) != 0
+    }
+
+    /// The key, for a holder.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the region.
+    #[inline(always)]
+    pub(super) unsafe fn key(&self) -> P::Key {
+        // SAFETY: a region can be held only after `fill` wrote the key (the entry that led here
+        // was stored with Release after it), and `take` runs only when nobody holds it.
+        unsafe { (*self.key.get()).assume_init() }
+    }
+
+    /// The stamp, for a holder.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the region.
+    pub(super) unsafe fn stamp(&self) -> Option<Stamp> {
+        // SAFETY: as for `key`.
+        unsafe { (*self.stamp.get()).as_deref().copied() }
+    }
+
+    /// Makes the record a region. Under the cache's lock.
+    ///
+    /// # Safety
+    ///
+    /// The record is [`State::Free`] and its index is not in the table.
+    unsafe fn fill(&self, new: NewRegion<P>) {
+        let shape = new.range.pages() << 16 | u64::from(new.access.bits()) << 8 | new.state as u64;
+        // SAFETY: a free record's cells are read by nobody: a slot or count that still names its
+        // index comes from a getter that lost the race, and such a getter undoes without reading.
+        unsafe {
+            (*self.key.get()).write(new.key);
+            *self.mr.get() = Some(new.mr);
+            *self.stamp.get() = new.stamp.map(Box::new);
+        }
+        self.first_page.store(new.range.first_page(), Ordering::Relaxed);
+        self.last_use.store(new.epoch, Ordering::Relaxed);
+        self.shape.store(shape, Ordering::Release);
+    }
+}
+
+/// What a record is filled with.
+pub(crate) struct NewRegion<P: Provider> {
+    pub(crate) range: PageRange,
+    pub(crate) access: Access,
+    pub(crate) state: State,
+    pub(crate) key: P::Key,
+    pub(crate) mr: P::Mr,
+    pub(crate) stamp: Option<Stamp>,
+    pub(crate) epoch: u32,
+}
+
+/// Records by index, in segments that double.
+#[derive(Debug)]
+pub(crate) struct Slab<P: Provider> {
+    segments: [OnceLock<Box<[Region<P>]>>; SEGMENTS],
+}
+
+impl<P: Provider> Slab<P> {
+    pub(crate) fn new() -> Self {
+        Self { segments: std::array::from_fn(|_| OnceLock::new()) }
+    }
+
+    #[inline(always)]
+    fn place(index: u32) -> (usize, usize) {
+        let shifted = index + (1 << FIRST_SEGMENT);
+        let top = shifted.ilog2();
+        ((top - FIRST_SEGMENT) as usize, (shifted ^ (1 << top)) as usize)
+    }
+
+    /// The record at `index`, which the slab has handed out before.
+    #[inline(always)]
+    pub(crate) fn get(&self, index: u32) -> Option<&Region<P>> {
+        let (segment, at) = Self::place(index);
+        self.segments.get(segment)?.get()?.get(at)
+    }
+
+    /// The record at `index`, made if it is new.
+    pub(crate) fn get_or_grow(&self, index: u32) -> &Region<P> {
+        let (segment, at) = Self::place(index);
+        let size = 1usize << (segment as u32 + FIRST_SEGMENT);
+        &self.segments[segment].get_or_init(|| (0..size).map(|_| Region::new()).collect())[at]
+    }
+
+    /// Fills the free record `index`. Under the cache's lock.
+    pub(crate) fn fill(&self, index: u32, new: NewRegion<P>) -> &Region<P> {
+        let region = self.get_or_grow(index);
+        assert_eq!(region.state(), State::Free, "index handed out twice");
+        // SAFETY: the state was just checked, under the lock that alone changes it; a free
+        // region's index is in no table (`Unlinked` regions become free only after that).
+        unsafe { region.fill(new) };
+        region
+    }
+
+    /// Takes the registration out of an unlinked record that nobody holds.
+    ///
+    /// # Safety
+    ///
+    /// The region is unlinked from the table, and since then an asymmetric fence and a scan of
+    /// slots and count found no hold (so none can appear).
+    pub(crate) unsafe fn take(&self, index: u32) -> Option<P::Mr> {
+        let region = self.get(index)?;
+        // SAFETY: by the contract nobody holds the region, nor can anybody begin to: new holds
+        // need a table entry that names it.
+        unsafe { (*region.mr.get()).take() }
+    }
+}

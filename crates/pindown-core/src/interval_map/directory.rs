@@ -1,0 +1,204 @@
+//! [`Directory`]: from a chunk's number to its [`Chunk`], and from there to a [`Leaf`].
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::host::{Host, Reservation};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::{ADDRESS_SPACE_END, PAGE_SIZE};
+
+/// Pages in a chunk (2 MiB).
+pub(super) const CHUNK_PAGES: u64 = 512;
+const CHUNKS: usize = ADDRESS_SPACE_END / PAGE_SIZE / CHUNK_PAGES as usize;
+/// Chunks in a node of the radix that stands in for a reservation.
+const NODE: usize = 1 << 12;
+
+/// What is known of 2 MiB of address space.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct Chunk {
+    /// Address of the [`Leaf`], or zero.
+    leaf: AtomicUsize,
+    /// The region that covers all of the chunk, entered once.
+    pub(super) whole: AtomicU64,
+}
+
+/// One entry a page of a chunk, and how many are in use.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Leaf {
+    entries: [AtomicU64; CHUNK_PAGES as usize],
+    filled: AtomicU64,
+}
+
+impl Leaf {
+    #[inline(always)]
+    pub(super) fn entry(&self, page: u64) -> &AtomicU64 {
+        &self.entries[(page % CHUNK_PAGES) as usize]
+    }
+    /// Entries in use; writers only.
+    pub(super) fn filled(&self) -> u64 {
+        self.filled.load(Ordering::Relaxed)
+    }
+    pub(super) fn add_filled(&self, n: u64) {
+        self.filled.store(self.filled() + n, Ordering::Relaxed);
+    }
+    pub(super) fn sub_filled(&self, n: u64) {
+        self.filled.store(self.filled() - n, Ordering::Relaxed);
+    }
+}
+
+impl Chunk {
+    #[inline(always)]
+    pub(super) fn leaf(&self) -> Option<&Leaf> {
+        let leaf = std::ptr::with_exposed_provenance::<Leaf>(self.leaf.load(Ordering::Acquire));
+        // SAFETY: null, or stored with Release by `leaf_or_grow` after the leaf was made; leaves
+        // live until the directory is dropped, and `&self` borrows the directory.
+        unsafe { leaf.as_ref() }
+    }
+
+    #[inline(always)]
+    pub(super) fn leaf_entry(&self, page: u64) -> Option<&AtomicU64> {
+        Some(self.leaf()?.entry(page))
+    }
+
+    /// The leaf, made if there is none. Under the cache's lock.
+    pub(super) fn leaf_or_grow(&self) -> &Leaf {
+        if self.leaf().is_none() {
+            let new: NonNull<Leaf> = zeroed();
+            self.leaf.store(new.as_ptr().expose_provenance(), Ordering::Release);
+        }
+        self.leaf().expect("just made")
+    }
+
+    fn free_leaf(&self) {
+        let leaf = std::ptr::with_exposed_provenance_mut::<Leaf>(self.leaf.load(Ordering::Relaxed));
+        if let Some(leaf) = NonNull::new(leaf) {
+            // SAFETY: made by `zeroed` in `leaf_or_grow`; called from the directory's drop only.
+            unsafe { free(leaf) }
+        }
+    }
+}
+
+/// Heap memory of zeroes, which are a valid `T`.
+fn zeroed<T>() -> NonNull<T> {
+    let layout = Layout::new::<T>();
+    // SAFETY: used with `Leaf` and `Node` alone, whose size is not zero.
+    let memory = unsafe { alloc_zeroed(layout) };
+    NonNull::new(memory.cast()).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+/// # Safety
+/// `it` came from [`zeroed`], and nothing refers to it.
+unsafe fn free<T>(it: NonNull<T>) {
+    // SAFETY: allocated by `zeroed` with this layout.
+    unsafe { dealloc(it.as_ptr().cast(), Layout::new::<T>()) }
+}
+
+type Node = [Chunk; NODE];
+
+/// All chunks of the address space.
+#[derive(Debug)]
+pub(super) struct Directory {
+    chunks: Chunks,
+    /// Numbers of chunks that have a leaf are needed again at drop; found by walking nodes or
+    /// this list.
+    host: Arc<dyn Host>,
+}
+
+#[derive(Debug)]
+enum Chunks {
+    /// Reserved address space, backed where touched.
+    Flat(Reservation, std::sync::Mutex<Vec<u32>>),
+    /// Nodes from the heap, by the chunk's number / [`NODE`].
+    Radix(Box<[AtomicUsize]>),
+}
+
+impl Directory {
+    pub(super) fn new(host: Arc<dyn Host>) -> Self {
+        let chunks = match host.reserve(CHUNKS * size_of::<Chunk>()) {
+            Some(reservation) if !cfg!(loom) => Chunks::Flat(reservation, std::sync::Mutex::default()),
+            _ => Chunks::Radix((0..CHUNKS / NODE).map(|_| AtomicUsize::new(0)).collect()),
+        };
+        Self { chunks, host }
+    }
+
+    /// The chunk, unless nothing was ever entered near it.
+    #[inline(always)]
+    pub(super) fn chunk(&self, number: u64) -> Option<&Chunk> {
+        debug_assert!((number as usize) < CHUNKS);
+        match &self.chunks {
+            Chunks::Flat(reservation, _) => Some(flat(reservation, number as usize)),
+            Chunks::Radix(nodes) => Some(&node(&nodes[number as usize / NODE])?[number as usize % NODE]),
+        }
+    }
+
+    /// The chunk, made if needed. Under the cache's lock.
+    pub(super) fn chunk_or_grow(&self, number: u64) -> &Chunk {
+        match &self.chunks {
+            Chunks::Flat(reservation, used) => {
+                let chunk = flat(reservation, number as usize);
+                if chunk.leaf().is_none() {
+                    let mut used = used.lock().unwrap_or_else(|e| e.into_inner());
+                    used.push(number as u32);
+                }
+                chunk
+            }
+            Chunks::Radix(nodes) => grow_node(&nodes[number as usize / NODE], number as usize % NODE),
+        }
+    }
+}
+
+#[inline(always)]
+fn flat(reservation: &Reservation, number: usize) -> &Chunk {
+    assert!(number < CHUNKS);
+    let chunks = std::ptr::with_exposed_provenance::<Chunk>(reservation.base);
+    // SAFETY: the reservation is `CHUNKS * size_of::<Chunk>()` bytes of zeroed, page-aligned
+    // memory, which the directory owns until it is dropped; zeroes are a valid `Chunk`.
+    unsafe { &*chunks.add(number) }
+}
+
+#[inline(always)]
+fn node(at: &AtomicUsize) -> Option<&Node> {
+    let node = std::ptr::with_exposed_provenance::<Node>(at.load(Ordering::Acquire));
+    // SAFETY: null, or stored with Release by `grow_node` after it was made; nodes live until
+    // the directory is dropped.
+    unsafe { node.as_ref() }
+}
+
+fn grow_node(at: &AtomicUsize, index: usize) -> &Chunk {
+    if node(at).is_none() {
+        let new: NonNull<Node> = zeroed();
+        at.store(new.as_ptr().expose_provenance(), Ordering::Release);
+    }
+    &node(at).expect("just made")[index]
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        match &mut self.chunks {
+            Chunks::Flat(reservation, used) => {
+                for number in std::mem::take(used.get_mut().unwrap_or_else(|e| e.into_inner())) {
+                    let chunk = flat(reservation, number as usize);
+                    chunk.free_leaf();
+                    chunk.leaf.store(0, Ordering::Relaxed);
+                }
+                let Reservation { base, len_bytes, wiped_on_fork } = *reservation;
+                // SAFETY: it came from this host's `reserve`; the directory goes with it.
+                unsafe { self.host.release(Reservation { base, len_bytes, wiped_on_fork }) }
+            }
+            Chunks::Radix(nodes) => nodes.iter().for_each(free_node),
+        }
+    }
+}
+
+fn free_node(at: &AtomicUsize) {
+    let Some(chunks) = node(at) else { return };
+    chunks.iter().for_each(Chunk::free_leaf);
+    let node = std::ptr::with_exposed_provenance_mut::<Node>(at.load(Ordering::Relaxed));
+    if let Some(node) = NonNull::new(node) {
+        // SAFETY: made by `zeroed` in `grow_node`; the directory is being dropped.
+        unsafe { free(node) }
+    }
+}

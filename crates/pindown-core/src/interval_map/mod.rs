@@ -1,0 +1,272 @@
+//! The map from pages to regions.
+//!
+//! Readers take no lock: they load one entry for the first page of their request. An entry names
+//! the region that covers its page and reaches furthest, with that region's access class and how
+//! many pages it still covers from there; so one load answers most requests.
+//!
+//! Two levels: a flat directory with one word pair a 2 MiB chunk (reserved address space, backed
+//! only where used; a radix node on hosts that cannot reserve), and leaves of 512 page entries.
+//! Regions of many chunks are entered once a chunk instead of once a page.
+//!
+//! Regions that lose a page to one that reaches further are also kept in [`Hidden`], an ordered
+//! set in size classes, which the slow path searches; so every overlap is found, and a lookup for
+//! rights that the named region lacks still finds the one that has them.
+//!
+//! Writers hold the cache's lock.
+
+mod directory;
+mod entry;
+mod hidden;
+
+pub(crate) use entry::{Entry, FAST, MAX_REGIONS};
+
+use crate::host::Host;
+use crate::sync::{AtomicU64, Ordering};
+use crate::{PAGE_SHIFT, PageRange};
+use directory::{CHUNK_PAGES, Directory};
+use hidden::Hidden;
+use std::sync::Arc;
+
+/// From this many pages on a region is entered by chunk where it fills chunks.
+const BIG_PAGES: u64 = 2 * CHUNK_PAGES;
+
+/// The lock-free half: what lookups read.
+#[derive(Debug)]
+pub(crate) struct Table {
+    directory: Directory,
+}
+
+/// An entry that names a region for some page: where it is, and what was read.
+#[derive(Clone, Copy)]
+pub(crate) struct Found<'a> {
+    pub(crate) at: &'a AtomicU64,
+    pub(crate) entry: Entry,
+}
+
+impl Table {
+    pub(crate) fn new(host: Arc<dyn Host>) -> Self {
+        Self { directory: Directory::new(host) }
+    }
+
+    /// An entry that serves `pages` pages from `page` with at least the rights `class`.
+    #[inline(always)]
+    pub(crate) fn find(&self, page: u64, pages: u64, class: u64) -> Option<Found<'_>> {
+        let chunk = self.directory.chunk(page / CHUNK_PAGES)?;
+        if let Some(at) = chunk.leaf_entry(page) {
+            let entry = Entry::load(at);
+            if entry.serves(pages, class) {
+                return Some(Found { at, entry });
+            }
+        }
+        let (at, entry) = (&chunk.whole, Entry::load(&chunk.whole));
+        // A chunk's entry counts pages from the chunk's start.
+        entry.serves(page % CHUNK_PAGES + pages, class).then_some(Found { at, entry })
+    }
+}
+
+/// A region as the map sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) index: u32,
+    pub(crate) range: PageRange,
+    /// Rights, with [`FAST`] where lookups need no slow path.
+    pub(crate) class: u64,
+}
+
+/// The writers' half, kept under the cache's lock.
+#[derive(Debug)]
+pub(crate) struct IntervalMap {
+    table: Arc<Table>,
+    hidden: Hidden,
+    /// Regions that touch each GiB, so that long empty ranges are passed over quickly.
+    gibs: Vec<u32>,
+}
+
+const GIB_SHIFT: u32 = 30;
+
+impl IntervalMap {
+    pub(crate) fn new(table: Arc<Table>) -> Self {
+        Self { table, hidden: Hidden::default(), gibs: vec![0; crate::ADDRESS_SPACE_END >> GIB_SHIFT] }
+    }
+
+    /// Adds a region. Pages outside `requested` get entries that send lookups to the slow path
+    /// once, where it learns that they are wanted.
+    pub(crate) fn insert(&mut self, span: Span, requested: PageRange) {
+        let mut lost = false;
+        for piece in pieces(span.range) {
+            lost |= match piece {
+                Piece::Chunk(chunk) => self.enter_chunk(span, chunk, requested),
+                Piece::Pages(first, end) => self.enter_pages(span, first, end, requested),
+            };
+        }
+        if lost {
+            self.hidden.insert(span);
+        }
+        self.count_gibs(span.range, 1);
+    }
+
+    fn enter_chunk(&mut self, span: Span, chunk: u64, requested: PageRange) -> bool {
+        let first = chunk * CHUNK_PAGES;
+        let asked = PageRange::from_pages(first, CHUNK_PAGES).is_some_and(|r| requested.contains(r));
+        let entry = Entry::new(span, first, asked);
+        let table = self.table.clone();
+        let at = &table.directory.chunk_or_grow(chunk).whole;
+        self.contend(at, entry, span, first)
+    }
+
+    fn enter_pages(&mut self, span: Span, first: u64, end: u64, requested: PageRange) -> bool {
+        let table = self.table.clone();
+        let leaf = table.directory.chunk_or_grow(first / CHUNK_PAGES).leaf_or_grow();
+        let (mut lost, mut filled) = (false, 0);
+        for page in first..end {
+            let asked = requested.first_page() <= page && page < requested.end_page();
+            let at = leaf.entry(page);
+            filled += u64::from(at.load(Ordering::Relaxed) == 0);
+            lost |= self.contend(at, Entry::new(span, page, asked), span, page);
+        }
+        leaf.add_filled(filled);
+        lost
+    }
+
+    /// Stores `entry` unless the region there reaches further. Returns whether it lost.
+    fn contend(&mut self, at: &AtomicU64, entry: Entry, span: Span, page: u64) -> bool {
+        let old = Entry::load(at);
+        if old.reach() >= entry.reach() && !old.is_empty() && old.fast() >= entry.fast() {
+            return true;
+        }
+        if !old.is_empty() && old.index() != span.index {
+            self.hidden.note(old.index(), page);
+        }
+        at.store(entry.word(), Ordering::Release);
+        false
+    }
+
+    /// Regions displaced by inserts since the last call: the caller, who knows their spans, gives
+    /// them to [`hide`](Self::hide).
+    pub(crate) fn take_displaced(&mut self) -> Vec<u32> {
+        self.hidden.take_noted()
+    }
+
+    /// Makes `span` findable by the slow path where it is not named by entries.
+    pub(crate) fn hide(&mut self, span: Span) {
+        self.hidden.insert(span);
+    }
+
+    /// Removes a region's entries. Readers that loaded one before notice when they load it again.
+    pub(crate) fn remove(&mut self, span: Span) {
+        self.hidden.remove(span);
+        for piece in pieces(span.range) {
+            match piece {
+                Piece::Chunk(chunk) => self.clear_chunk(span.index, chunk),
+                Piece::Pages(first, end) => self.clear_pages(span.index, first, end),
+            }
+        }
+        self.count_gibs(span.range, -1);
+    }
+
+    fn clear_chunk(&self, index: u32, chunk: u64) {
+        if let Some(chunk) = self.table.directory.chunk(chunk) {
+            clear_if(&chunk.whole, index);
+        }
+    }
+
+    fn clear_pages(&self, index: u32, first: u64, end: u64) {
+        let Some(leaf) = self.table.directory.chunk(first / CHUNK_PAGES).and_then(|c| c.leaf()) else {
+            return;
+        };
+        let cleared = (first..end).filter(|page| clear_if(leaf.entry(*page), index)).count();
+        leaf.sub_filled(cleared as u64);
+    }
+
+    /// Calls `found` with the index of each region that overlaps `range`; some more than once.
+    pub(crate) fn overlapping(&self, range: PageRange, mut found: impl FnMut(u32)) {
+        self.hidden.overlapping(range, &mut found);
+        let (mut page, end) = (range.first_page(), range.end_page());
+        while page < end {
+            if self.gibs[(page << PAGE_SHIFT >> GIB_SHIFT) as usize] == 0 {
+                page = ((page << PAGE_SHIFT >> GIB_SHIFT) + 1) << (GIB_SHIFT - PAGE_SHIFT);
+                continue;
+            }
+            let stop = end.min((page / CHUNK_PAGES + 1) * CHUNK_PAGES);
+            self.named_in_chunk(page, stop, &mut found);
+            page = stop;
+        }
+    }
+
+    /// The regions named by entries of pages `first..end`, which lie in one chunk.
+    fn named_in_chunk(&self, first: u64, end: u64, found: &mut impl FnMut(u32)) {
+        let Some(chunk) = self.table.directory.chunk(first / CHUNK_PAGES) else { return };
+        let whole = Entry::load(&chunk.whole);
+        if !whole.is_empty() {
+            found(whole.index());
+        }
+        let Some(leaf) = chunk.leaf().filter(|l| l.filled() > 0) else { return };
+        let mut last = Entry::EMPTY;
+        for page in first..end {
+            let entry = Entry::load(leaf.entry(page));
+            if !entry.is_empty() && (last.is_empty() || entry.index() != last.index()) {
+                found(entry.index());
+                last = entry;
+            }
+        }
+    }
+
+    /// Some region that covers `range` with at least the rights `class`.
+    pub(crate) fn find(&self, range: PageRange, class: u64) -> Option<u32> {
+        let class = class & !FAST;
+        match self.table.find(range.first_page(), range.pages(), class) {
+            Some(found) => Some(found.entry.index()),
+            None => self.hidden.find(range, class),
+        }
+    }
+
+    /// Lets lookups that start at `page` find `span` without the slow path.
+    pub(crate) fn promote(&mut self, span: Span, page: u64) {
+        let in_chunk = pieces(span.range).any(|p| matches!(p, Piece::Chunk(c) if c == page / CHUNK_PAGES));
+        if in_chunk {
+            self.enter_chunk(span, page / CHUNK_PAGES, span.range);
+        } else {
+            self.enter_pages(span, page, page + 1, span.range);
+        }
+    }
+
+    fn count_gibs(&mut self, range: PageRange, by: i32) {
+        for gib in range.start() >> GIB_SHIFT..=(range.end() - 1) >> GIB_SHIFT {
+            self.gibs[gib] = self.gibs[gib].wrapping_add_signed(by);
+        }
+    }
+}
+
+fn clear_if(at: &AtomicU64, index: u32) -> bool {
+    let entry = Entry::load(at);
+    let ours = !entry.is_empty() && entry.index() == index;
+    if ours {
+        at.store(0, Ordering::Release);
+    }
+    ours
+}
+
+/// How a range is entered.
+enum Piece {
+    /// One whole chunk, by number.
+    Chunk(u64),
+    /// Pages `.0..`.1`, in one chunk.
+    Pages(u64, u64),
+}
+
+fn pieces(range: PageRange) -> impl Iterator<Item = Piece> {
+    let big = range.pages() >= BIG_PAGES;
+    let (mut page, end) = (range.first_page(), range.end_page());
+    std::iter::from_fn(move || {
+        if page >= end {
+            return None;
+        }
+        let first = page;
+        page = end.min((page / CHUNK_PAGES + 1) * CHUNK_PAGES);
+        let whole = big && page - first == CHUNK_PAGES;
+        Some(if whole { Piece::Chunk(first / CHUNK_PAGES) } else { Piece::Pages(first, page) })
+    })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
