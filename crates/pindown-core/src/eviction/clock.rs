@@ -1,6 +1,6 @@
 //! [`UseClock`]: how a hit leaves a trace for the policy without a shared write.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Bits of the reuse interval, a small float: 6 bits of exponent, 6 of mantissa.
 const INTERVAL_BITS: u32 = 12;
@@ -77,7 +77,7 @@ pub struct UseClock {
     /// A hit rewrites a stamp that is older than this many requests.
     quantum: AtomicU64,
     /// Ids with `id_hash % 2^shift == 0` are reported; 64: none.
-    sample_shift: u32,
+    sample_shift: AtomicU32,
     ring: Ring,
 }
 
@@ -97,7 +97,7 @@ impl UseClock {
             refresh_below: AtomicU64::new(0),
             now: AtomicU64::new(1),
             quantum: AtomicU64::new(1),
-            sample_shift: sampling_shift.unwrap_or(64),
+            sample_shift: AtomicU32::new(sampling_shift.unwrap_or(64)),
             ring: Ring {
                 next: AtomicU64::new(0),
                 taken: AtomicU64::new(0),
@@ -121,7 +121,7 @@ impl UseClock {
     #[inline(never)]
     fn refresh(&self, word: &AtomicU64, old: u64, id: u64) {
         word.store(UseWord(old).used_at(self.now()).0, Ordering::Relaxed);
-        if is_sampled(id, self.sample_shift) {
+        if is_sampled(id, self.sample_shift.load(Ordering::Relaxed)) {
             self.ring.push(id);
         }
     }
@@ -158,6 +158,13 @@ impl UseClock {
     /// Tells how many regions there are room for: stamps are kept to a sixteenth of that.
     pub fn set_capacity(&self, regions: u64) {
         self.quantum.store((regions / 16).max(1), Ordering::Relaxed);
+    }
+
+    /// Tells which ids to report, as the policy now wants it. No effect on a clock made without.
+    pub fn set_sampling(&self, shift: Option<u32>) {
+        if !self.ring.ids.is_empty() {
+            self.sample_shift.store(shift.unwrap_or(64), Ordering::Relaxed);
+        }
     }
 
     /// Moves the sampled ids into `out` (cleared first), oldest first. Call under the cache's lock.
@@ -200,7 +207,7 @@ pub(crate) fn mix(id: u64) -> u64 {
 /// Whether `id` is one of the one in `2^shift`.
 #[inline]
 pub(crate) fn is_sampled(id: u64, shift: u32) -> bool {
-    shift < 64 && mix(id) >> (64 - shift.max(1)) == 0
+    shift < 64 && mix(id).checked_shr(64 - shift).unwrap_or(0) == 0
 }
 
 #[cfg(all(test, not(loom)))]

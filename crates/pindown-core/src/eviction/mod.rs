@@ -1,10 +1,17 @@
 //! [`EvictionPolicy`]: which registration goes when there is no room.
 
+mod adaptive;
 mod clock;
+mod ghosts;
 mod lru;
+mod rule;
+mod s3fifo;
+mod shadow;
 
+pub use adaptive::Adaptive;
 pub use clock::{UseClock, UseWord};
 pub use lru::Lru;
+pub use s3fifo::S3Fifo;
 
 use std::fmt::Debug;
 
@@ -30,6 +37,15 @@ pub enum Removal {
     Invalidated,
 }
 
+/// What there is no more room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// Bytes: what is large frees more.
+    Bytes,
+    /// Registrations (slots): each frees one.
+    Regions,
+}
+
 /// What the cache knows of its registrations, for a policy that chooses.
 pub trait Uses {
     /// When it was used, as the last hit that wrote it down left it.
@@ -38,6 +54,10 @@ pub trait Uses {
     fn held(&self, region: u32) -> bool;
     /// The time now, in the units of [`UseWord::stamp`].
     fn now(&self) -> u64;
+    /// Why something must go.
+    fn short_of(&self) -> Shortage {
+        Shortage::Bytes
+    }
 }
 
 /// Chooses what to give up. One file a policy.
@@ -56,7 +76,8 @@ pub trait EvictionPolicy: Send + Debug {
     /// `removed`; if the cache finds it held after all, [`Uses::held`] says so in the next call.
     fn victim(&mut self, uses: &dyn Uses) -> Option<u32>;
     /// The ids whose refreshed uses it wants to hear of by [`reused`](Self::reused), one in
-    /// 2^this of all. `None`: none.
+    /// 2^this of all; `None`: none. May change at each [`victim`](Self::victim): tell it to
+    /// [`UseClock::set_sampling`].
     fn sampling_shift(&self) -> Option<u32> {
         None
     }
@@ -70,26 +91,34 @@ pub trait EvictionPolicy: Send + Debug {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum PolicyKind {
-    /// The least recently used goes first.
+    /// Chooses between rankings by what they would have cost ([`Adaptive`]).
     #[default]
+    Adaptive,
+    /// The least recently used goes first ([`Lru`]).
     Lru,
+    /// Two queues; a scan passes through ([`S3Fifo`]).
+    S3Fifo,
 }
 
 impl PolicyKind {
     /// All of them.
-    pub const ALL: &'static [Self] = &[Self::Lru];
+    pub const ALL: &'static [Self] = &[Self::Adaptive, Self::Lru, Self::S3Fifo];
 
     /// A fresh policy of this kind.
     pub fn boxed(self) -> Box<dyn EvictionPolicy> {
         match self {
+            Self::Adaptive => Box::new(Adaptive::default()),
             Self::Lru => Box::new(Lru::default()),
+            Self::S3Fifo => Box::new(S3Fifo::default()),
         }
     }
 
     /// Name for people and the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Adaptive => "adaptive",
             Self::Lru => "lru",
+            Self::S3Fifo => "s3fifo",
         }
     }
 }
@@ -144,7 +173,7 @@ pub(crate) mod testing {
             self.now += 1;
             self.words.resize(self.words.len().max(region as usize + 1), UseWord::default());
             self.words[region as usize] = UseWord::first(self.now);
-            let new = Inserted { region, pages: 1, cost_ns: 1000, id: u64::from(region) };
+            let new = Inserted { region, pages: 1, cost_ns: 1000, id: u64::from(region) + 1 };
             policy.inserted(new, self.now);
         }
         pub(crate) fn hit(&mut self, region: u32) {
