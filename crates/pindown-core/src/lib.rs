@@ -1,6 +1,7 @@
 //! The coherent memory-registration cache of pindown, without a system call.
 
 mod access;
+pub mod eviction;
 mod host;
 mod monitor;
 mod notifier;
@@ -12,6 +13,7 @@ mod sync;
 mod wake;
 
 pub use access::Access;
+pub use eviction::PolicyKind;
 pub use host::{Host, Mapping, Reservation};
 pub use monitor::{
     Cover, Coverage, Delivery, Drained, EventKind, MappingKind, Monitor, MonitorError, Stamp, Subscription,
