@@ -1,1 +1,4 @@
 //! Providers: one file each.
+
+#[cfg(feature = "io-uring")]
+pub mod io_uring;
