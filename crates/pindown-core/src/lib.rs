@@ -7,6 +7,7 @@ mod notifier;
 mod pending;
 mod provider;
 mod range;
+pub mod sim;
 mod stats;
 mod sync;
 mod wake;

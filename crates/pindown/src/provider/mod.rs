@@ -2,3 +2,5 @@
 
 #[cfg(feature = "io-uring")]
 pub mod io_uring;
+/// A simulated provider.
+pub use pindown_core::sim;
