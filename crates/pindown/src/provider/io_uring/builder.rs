@@ -82,7 +82,7 @@ impl UringBuilder {
     }
 
     /// Size of the ring's table, the application's slots included. At most 16384; default
-    /// [`UringProvider::DEFAULT_SLOTS`].
+    /// [`UringProvider::DEFAULT_SLOTS`], where it says what more of them cost.
     pub fn slots(mut self, slots: u32) -> Self {
         self.slots = slots;
         self
