@@ -12,6 +12,7 @@ mod notifier;
 mod pending;
 mod provider;
 mod range;
+pub mod sim;
 mod stats;
 mod sync;
 mod wake;
