@@ -15,17 +15,9 @@ pub(crate) enum Error {
     #[error("{what} is missing: {remedy}")]
     Missing { what: String, remedy: String },
     #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: std::io::Error },
     #[error("`{command}` failed ({status}){output}")]
-    Command {
-        command: String,
-        status: String,
-        output: String,
-    },
+    Command { command: String, status: String, output: String },
     #[error("{0}")]
     Other(String),
 }
@@ -37,10 +29,6 @@ pub(crate) trait At<T> {
 
 impl<T> At<T> for std::io::Result<T> {
     fn at(self, action: &'static str, path: &std::path::Path) -> Result<T> {
-        self.map_err(|source| Error::Io {
-            action,
-            path: path.to_owned(),
-            source,
-        })
+        self.map_err(|source| Error::Io { action, path: path.to_owned(), source })
     }
 }

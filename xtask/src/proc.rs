@@ -6,10 +6,7 @@ use std::process::{Command, Output, Stdio};
 /// The program and its arguments on one line, shortened, for error messages.
 pub(crate) fn describe(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let mut line = words
-        .map(|w| w.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ");
+    let mut line = words.map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ");
     if line.chars().count() > 200 {
         line = line.chars().take(200).collect::<String>() + " ...";
     }
@@ -19,26 +16,15 @@ pub(crate) fn describe(command: &Command) -> String {
 /// Runs to the end without input; a status other than 0 is an error with the last lines of output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let name = describe(command);
-    let out = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| spawn_error(&name, &e))?;
+    let out = command.stdin(Stdio::null()).output().map_err(|e| spawn_error(&name, &e))?;
     if !out.status.success() {
-        return Err(Error::Command {
-            command: name,
-            status: out.status.to_string(),
-            output: tail(&out),
-        });
+        return Err(Error::Command { command: name, status: out.status.to_string(), output: tail(&out) });
     }
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
 pub(crate) fn spawn_error(command: &str, e: &std::io::Error) -> Error {
-    Error::Command {
-        command: command.to_owned(),
-        status: e.to_string(),
-        output: String::new(),
-    }
+    Error::Command { command: command.to_owned(), status: e.to_string(), output: String::new() }
 }
 
 fn tail(out: &Output) -> String {

@@ -56,9 +56,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<i32> {
     if args.command.is_empty() && !args.shell && !args.prepare {
-        return Err(Error::Other(
-            "nothing to run: give `-- CMD`, --shell or --prepare".into(),
-        ));
+        return Err(Error::Other("nothing to run: give `-- CMD`, --shell or --prepare".into()));
     }
     let files = carried(&args)?;
     let lab = Lab::prepare(args.kernel, args.guest, args.refresh)?;
@@ -104,10 +102,7 @@ fn report(outcome: Outcome, args: &Args) -> Result<i32> {
             Ok(EXIT_XTASK)
         }
         Outcome::Crashed { console, .. } => {
-            eprintln!(
-                "lab: the guest ended without a status; its console:\n{}",
-                lab::tail(&console)
-            );
+            eprintln!("lab: the guest ended without a status; its console:\n{}", lab::tail(&console));
             Ok(EXIT_XTASK)
         }
         Outcome::TimedOut { console } => {
@@ -122,10 +117,7 @@ fn report(outcome: Outcome, args: &Args) -> Result<i32> {
 /// The files to carry, built first where they are of this workspace.
 fn carried(args: &Args) -> Result<Vec<PathBuf>> {
     let mut files = args.file.clone();
-    let first = args
-        .command
-        .first()
-        .and_then(|w| w.split_whitespace().next());
+    let first = args.command.first().and_then(|w| w.split_whitespace().next());
     if first == Some("pindown") {
         files.push(build_pindown()?);
     }
@@ -143,9 +135,7 @@ pub(crate) fn build_pindown() -> Result<PathBuf> {
 /// Builds `PACKAGE:NAME` and puts its binary under the plain name.
 fn build_test(test: &str) -> Result<PathBuf> {
     let (package, name) = test.split_once(':').ok_or_else(|| {
-        Error::Other(format!(
-            "--test {test}: want PACKAGE:NAME, or PACKAGE:lib for unit tests"
-        ))
+        Error::Other(format!("--test {test}: want PACKAGE:NAME, or PACKAGE:lib for unit tests"))
     })?;
     let mut args = vec!["test", "--no-run", "--message-format=json", "-p", package];
     match name {
@@ -153,20 +143,12 @@ fn build_test(test: &str) -> Result<PathBuf> {
         name => args.extend(["--test", name]),
     }
     let messages = cargo(&args)?;
-    let parsed = messages
-        .lines()
-        .filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
-    let binary = parsed
-        .filter_map(|m| Some(m.get("executable")?.as_str()?.to_owned()))
-        .next_back();
+    let parsed = messages.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
+    let binary = parsed.filter_map(|m| Some(m.get("executable")?.as_str()?.to_owned())).next_back();
     let binary = binary.ok_or_else(|| Error::Other(format!("cargo built no binary for {test}")))?;
     let dir = workspace::lab().join("tests");
     let named = dir.join(name);
-    let io = |source| Error::Io {
-        action: "copy",
-        path: named.clone(),
-        source,
-    };
+    let io = |source| Error::Io { action: "copy", path: named.clone(), source };
     std::fs::create_dir_all(&dir).map_err(io)?;
     std::fs::copy(binary, &named).map_err(io)?;
     Ok(named)
@@ -183,11 +165,7 @@ fn cargo(args: &[&str]) -> Result<String> {
     if out.status.success() {
         return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
     }
-    Err(Error::Command {
-        command: name,
-        status: out.status.to_string(),
-        output: String::new(),
-    })
+    Err(Error::Command { command: name, status: out.status.to_string(), output: String::new() })
 }
 
 fn terminal_size() -> (u16, u16) {

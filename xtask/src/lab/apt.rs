@@ -34,24 +34,16 @@ impl Apt {
         }
         let mirror = mirror()?;
         let signed = Path::new(KEYRING).exists();
-        let option = if signed {
-            format!(" signed-by={KEYRING}")
-        } else {
-            String::new()
-        };
-        let sources: String = suites
-            .iter()
-            .map(|s| format!("deb [target=Packages{option}] {mirror} {s} main\n"))
-            .collect();
+        let option = if signed { format!(" signed-by={KEYRING}") } else { String::new() };
+        let sources: String =
+            suites.iter().map(|s| format!("deb [target=Packages{option}] {mirror} {s} main\n")).collect();
         write(&dir.join("sources.list"), &sources)?;
         write(&dir.join("preferences"), &pins(&suites[1..]))?;
         write(&dir.join("empty"), "")?;
         write(&dir.join("apt.conf"), &config(&dir, status))?;
         let apt = Self { dir };
         proc::output(apt.command("apt-get").args(["-q", "update"])).map_err(|e| {
-            Error::Other(format!(
-                "{e}\n  remedy: check this machine's network and apt sources"
-            ))
+            Error::Other(format!("{e}\n  remedy: check this machine's network and apt sources"))
         })?;
         Ok(apt)
     }
@@ -92,16 +84,10 @@ impl Apt {
 
     /// Resolves and downloads packages with what they depend on.
     pub(crate) fn download(&self, packages: &[&str]) -> Result<Vec<Package>> {
-        let plan = proc::output(
-            self.command("apt-get")
-                .args(["-s", "install"])
-                .args(packages),
-        )?;
+        let plan = proc::output(self.command("apt-get").args(["-s", "install"]).args(packages))?;
         let chosen = plan.lines().filter_map(|l| self.planned(l)).collect();
         proc::output(
-            self.command("apt-get")
-                .args(["-q", "-y", "--download-only", "install"])
-                .args(packages),
+            self.command("apt-get").args(["-q", "-y", "--download-only", "install"]).args(packages),
         )?;
         Ok(chosen)
     }
@@ -115,9 +101,7 @@ impl Apt {
     /// Downloads packages of a plan, without what they depend on.
     pub(crate) fn download_only(&self, packages: &[Package]) -> Result<()> {
         let wanted = packages.iter().filter(|p| !p.deb.exists());
-        let names: Vec<_> = wanted
-            .map(|p| format!("{}={}", p.name, p.version))
-            .collect();
+        let names: Vec<_> = wanted.map(|p| format!("{}={}", p.name, p.version)).collect();
         let mut c = self.command("apt-get");
         c.args(["-q", "download"]).args(&names);
         if !names.is_empty() {
@@ -146,11 +130,7 @@ pub(crate) fn unpack(packages: &[Package], tree: &Path) -> Result<()> {
     // base-files first: it brings the links /bin, /lib and /sbin that others unpack through.
     let (base, others): (Vec<_>, Vec<_>) = packages.iter().partition(|p| p.name == "base-files");
     for package in base.into_iter().chain(others) {
-        proc::output(
-            Command::new("dpkg-deb")
-                .arg("-x")
-                .args([&package.deb, tree]),
-        )?;
+        proc::output(Command::new("dpkg-deb").arg("-x").args([&package.deb, tree]))?;
     }
     Ok(())
 }
@@ -158,9 +138,7 @@ pub(crate) fn unpack(packages: &[Package], tree: &Path) -> Result<()> {
 /// The suite of the host itself.
 pub(crate) fn host_suite() -> String {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let line = text
-        .lines()
-        .find_map(|l| l.strip_prefix("VERSION_CODENAME="));
+    let line = text.lines().find_map(|l| l.strip_prefix("VERSION_CODENAME="));
     line.unwrap_or("stable").trim_matches('"').to_owned()
 }
 
@@ -169,27 +147,21 @@ fn mirror() -> Result<String> {
     if let Ok(mirror) = std::env::var("PINDOWN_LAB_MIRROR") {
         return Ok(mirror);
     }
-    let missing = |_| {
-        Error::Missing {
+    let missing = |_| Error::Missing {
         what: "apt".into(),
-        remedy: "the lab takes its kernels from Debian packages: run it on Debian or in a Debian container".into(),
-    }
+        remedy: "the lab takes its kernels from Debian packages: run it on Debian or in a Debian container"
+            .into(),
     };
-    let uris =
-        proc::output(Command::new("apt-get").args(["update", "--print-uris"])).map_err(missing)?;
-    let archives = uris
-        .lines()
-        .filter_map(|l| l.trim_start_matches('\'').split_once("/dists/"));
+    let uris = proc::output(Command::new("apt-get").args(["update", "--print-uris"])).map_err(missing)?;
+    let archives = uris.lines().filter_map(|l| l.trim_start_matches('\'').split_once("/dists/"));
     let suite = format!("{}/", host_suite());
     let debian = archives
         .filter(|(_, rest)| rest.starts_with(&suite))
         .find(|(uri, _)| uri.ends_with("/debian") || uri.contains("debian/"));
-    debian
-        .map(|(uri, _)| uri.to_owned())
-        .ok_or_else(|| Error::Missing {
-            what: "a Debian mirror in this machine's apt sources".into(),
-            remedy: "set PINDOWN_LAB_MIRROR to one".into(),
-        })
+    debian.map(|(uri, _)| uri.to_owned()).ok_or_else(|| Error::Missing {
+        what: "a Debian mirror in this machine's apt sources".into(),
+        remedy: "set PINDOWN_LAB_MIRROR to one".into(),
+    })
 }
 
 /// Keeps the other suites to what is asked of them by name.

@@ -19,9 +19,7 @@ pub(crate) fn lock(name: &str) -> Result<Lock> {
     fs::create_dir_all(&dir).at("create", &dir)?;
     let path = dir.join(name);
     let file = File::create(&path).at("create", &path)?;
-    flock(&file, FlockOperation::LockExclusive)
-        .map_err(Into::into)
-        .at("lock", &path)?;
+    flock(&file, FlockOperation::LockExclusive).map_err(Into::into).at("lock", &path)?;
     Ok(Lock(file))
 }
 

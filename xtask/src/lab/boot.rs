@@ -48,10 +48,7 @@ impl Boot {
     pub(crate) fn run(&self, lab: &Lab, job: &Job) -> Result<Outcome> {
         let outcome = self.run_once(lab, job)?;
         match &outcome {
-            Outcome::Crashed {
-                console,
-                silent: true,
-            } if console.contains("Kernel panic") => {
+            Outcome::Crashed { console, silent: true } if console.contains("Kernel panic") => {
                 eprintln!("lab: the guest panicked before its first line; booting once more");
                 self.run_once(lab, job)
             }
@@ -80,32 +77,12 @@ impl Boot {
 
     fn command(&self, lab: &Lab, job: &Job, dir: &Path) -> Command {
         let mut c = lab.tools.bound_qemu();
-        c.current_dir(dir)
-            .args(["-nodefaults", "-no-user-config", "-no-reboot"]);
-        c.args([
-            "-display",
-            "none",
-            "-M",
-            "q35",
-            "-accel",
-            "tcg,thread=multi",
-            "-cpu",
-            "max",
-        ]);
-        c.args([
-            "-smp",
-            &self.cpus.to_string(),
-            "-m",
-            &self.memory_mib.to_string(),
-        ]);
+        c.current_dir(dir).args(["-nodefaults", "-no-user-config", "-no-reboot"]);
+        c.args(["-display", "none", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max"]);
+        c.args(["-smp", &self.cpus.to_string(), "-m", &self.memory_mib.to_string()]);
         c.arg("-kernel").arg(lab.kernel_dir.join(VMLINUZ));
         c.args(["-initrd", INITRD, "-append", &self.kernel_line()]);
-        c.args([
-            "-serial",
-            &format!("file:{CONSOLE}"),
-            "-device",
-            "virtio-serial-pci",
-        ]);
+        c.args(["-serial", &format!("file:{CONSOLE}"), "-device", "virtio-serial-pci"]);
         c.args(["-chardev", &format!("file,id=status,path={STATUS}")]);
         port(&mut c, "virtserialport,nr=3", "status");
         // qemu's own messages and the guest's stderr share a pipe.
@@ -127,8 +104,7 @@ impl Boot {
     }
 
     fn kernel_line(&self) -> String {
-        let mut line =
-            String::from("console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off tsc=reliable");
+        let mut line = String::from("console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off tsc=reliable");
         if self.gdb.is_some() {
             line += " nokaslr";
         }
@@ -145,12 +121,7 @@ fn port(c: &mut Command, device: &str, chardev: &str) {
 
 /// An interactive console on this terminal; the command's output goes there by way of stderr.
 fn terminal(c: &mut Command) {
-    c.args([
-        "-chardev",
-        "stdio,id=tty,signal=off,mux=on",
-        "-mon",
-        "chardev=tty",
-    ]);
+    c.args(["-chardev", "stdio,id=tty,signal=off,mux=on", "-mon", "chardev=tty"]);
     port(c, "virtconsole,nr=0", "tty");
     c.args(["-chardev", "file,id=out,path=/proc/self/fd/2"]);
     port(c, "virtserialport,nr=1", "out");
@@ -162,17 +133,12 @@ fn join_initrd(lab: &Lab, job: &Job, dir: &Path) -> Result<()> {
     job.write(&own)?;
     let initrd = dir.join(INITRD);
     let mut out = File::create(&initrd).at("create", &initrd)?;
-    let parts = [
-        lab.userland_dir.join(USERLAND_CPIO),
-        lab.kernel_dir.join(MODULES_CPIO),
-        own,
-    ];
+    let parts = [lab.userland_dir.join(USERLAND_CPIO), lab.kernel_dir.join(MODULES_CPIO), own];
     for part in &parts {
         let mut from = File::open(part).at("open", part)?;
         let bytes = io::copy(&mut from, &mut out).at("copy", part)?;
         let padding = bytes.wrapping_neg() % 4;
-        out.write_all(&[0; 4][..padding as usize])
-            .at("write", &initrd)?;
+        out.write_all(&[0; 4][..padding as usize]).at("write", &initrd)?;
     }
     Ok(())
 }
@@ -183,11 +149,7 @@ fn relay(from: Option<impl Read>, to: &mut impl Write, printed: &AtomicBool) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(bytes @ 1..) = from.read(&mut buffer) {
         printed.store(true, Ordering::Relaxed);
-        if to
-            .write_all(&buffer[..bytes])
-            .and_then(|()| to.flush())
-            .is_err()
-        {
+        if to.write_all(&buffer[..bytes]).and_then(|()| to.flush()).is_err() {
             // The reader is gone: read on, so that the guest does not hang on a full pipe.
             io::copy(&mut from, &mut io::sink()).ok();
         }

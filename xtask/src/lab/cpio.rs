@@ -19,10 +19,7 @@ pub(crate) struct Cpio {
 impl Cpio {
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).at("create", path)?;
-        Ok(Self {
-            out: BufWriter::with_capacity(1 << 20, file),
-            inode: 0,
-        })
+        Ok(Self { out: BufWriter::with_capacity(1 << 20, file), inode: 0 })
     }
 
     pub(crate) fn directory(&mut self, name: &str) -> Result<()> {
@@ -34,15 +31,8 @@ impl Cpio {
     }
 
     /// Adds what lies under `dir` as `prefix/...`; `keep` sees names with their prefix.
-    pub(crate) fn tree(
-        &mut self,
-        dir: &Path,
-        prefix: &str,
-        keep: &dyn Fn(&str) -> bool,
-    ) -> Result<()> {
-        let mut entries: Vec<_> = fs::read_dir(dir)
-            .and_then(Iterator::collect)
-            .at("read", dir)?;
+    pub(crate) fn tree(&mut self, dir: &Path, prefix: &str, keep: &dyn Fn(&str) -> bool) -> Result<()> {
+        let mut entries: Vec<_> = fs::read_dir(dir).and_then(Iterator::collect).at("read", dir)?;
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let file_name = entry.file_name();
@@ -55,12 +45,7 @@ impl Cpio {
     }
 
     /// Adds one host file, link or directory as `name`.
-    pub(crate) fn path(
-        &mut self,
-        path: &Path,
-        name: &str,
-        keep: &dyn Fn(&str) -> bool,
-    ) -> Result<()> {
+    pub(crate) fn path(&mut self, path: &Path, name: &str, keep: &dyn Fn(&str) -> bool) -> Result<()> {
         let meta = fs::symlink_metadata(path).at("read", path)?;
         let mode = meta.mode();
         if meta.is_dir() {
@@ -79,8 +64,7 @@ impl Cpio {
 
     fn entry(&mut self, name: &[u8], mode: u32, data: &[u8]) -> Result<()> {
         self.inode += 1;
-        self.write(name, mode, data)
-            .at("write", Path::new("a cpio archive"))
+        self.write(name, mode, data).at("write", Path::new("a cpio archive"))
     }
 
     fn write(&mut self, name: &[u8], mode: u32, data: &[u8]) -> std::io::Result<()> {
@@ -93,8 +77,7 @@ impl Cpio {
         write!(self.out, "{:08x}{:08x}{:08x}{:08x}", 0, 0, 0, 0)?;
         write!(self.out, "{:08x}{:08x}", name.len() + 1, 0)?;
         self.out.write_all(name)?;
-        self.out
-            .write_all(&[0; 4][..1 + pad(110 + name.len() + 1)])?;
+        self.out.write_all(&[0; 4][..1 + pad(110 + name.len() + 1)])?;
         self.out.write_all(data)?;
         self.out.write_all(&[0; 4][..pad(data.len())])
     }

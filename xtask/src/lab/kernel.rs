@@ -68,10 +68,7 @@ fn build(kernel: Kernel, tools: &Tools, dir: &Path) -> Result<String> {
     apt::unpack(&image, &tree)?;
     let modules = modules_dir(&tree)?;
     let version = file_name(&modules);
-    let vmlinuz = [
-        modules.join("vmlinuz"),
-        tree.join(format!("boot/vmlinuz-{version}")),
-    ];
+    let vmlinuz = [modules.join("vmlinuz"), tree.join(format!("boot/vmlinuz-{version}"))];
     let vmlinuz = vmlinuz.iter().find(|p| p.exists());
     let vmlinuz = vmlinuz.ok_or_else(|| Error::Other(format!("no vmlinuz in {version}")))?;
     fs::copy(vmlinuz, dir.join(VMLINUZ)).at("copy", vmlinuz)?;
@@ -87,10 +84,7 @@ fn build(kernel: Kernel, tools: &Tools, dir: &Path) -> Result<String> {
 fn image_packages(apt: &Apt, kernel: Kernel) -> Result<Vec<Package>> {
     let plan = apt.plan(&format!("linux-image-amd64/{}", kernel.suite()))?;
     let of_version = |p: &Package| {
-        let rest = p
-            .name
-            .strip_prefix("linux-")
-            .and_then(|n| n.split_once('-'));
+        let rest = p.name.strip_prefix("linux-").and_then(|n| n.split_once('-'));
         rest.is_some_and(|(_, version)| version.starts_with(|c: char| c.is_ascii_digit()))
     };
     Ok(plan.into_iter().filter(of_version).collect())
@@ -100,27 +94,18 @@ fn modules_dir(tree: &Path) -> Result<PathBuf> {
     let parents = ["usr/lib/modules", "lib/modules"].map(|d| tree.join(d));
     let parent = parents.iter().find(|p| p.is_dir());
     let entry = parent.and_then(|p| fs::read_dir(p).ok()?.next()?.ok());
-    entry
-        .map(|e| e.path())
-        .ok_or_else(|| Error::Other("the kernel package brought no modules".into()))
+    entry.map(|e| e.path()).ok_or_else(|| Error::Other("the kernel package brought no modules".into()))
 }
 
 fn file_name(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Copies the modules of the list, uncompressed, with what they depend on, and indexes them.
 fn select_modules(from: &Path, root: &Path, version: &str, tools: &Tools) -> Result<()> {
     let to = root.join("usr/lib/modules").join(version);
     fs::create_dir_all(&to).at("create", &to)?;
-    for index in [
-        "modules.builtin",
-        "modules.builtin.modinfo",
-        "modules.order",
-    ] {
+    for index in ["modules.builtin", "modules.builtin.modinfo", "modules.order"] {
         let path = from.join(index);
         fs::copy(&path, to.join(index)).at("copy", &path)?;
     }

@@ -41,11 +41,7 @@ impl Lab {
             let userland = userland::prepare(guest.userland(), refresh);
             (kernel.join().expect("no panic in preparation"), userland)
         });
-        Ok(Self {
-            tools,
-            kernel_dir: kernel_dir?,
-            userland_dir: userland_dir?,
-        })
+        Ok(Self { tools, kernel_dir: kernel_dir?, userland_dir: userland_dir? })
     }
 
     /// One line that says what runs.

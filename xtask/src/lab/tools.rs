@@ -19,14 +19,9 @@ pub(crate) struct Tools {
 
 impl Tools {
     pub(crate) fn prepare(refresh: bool) -> Result<Self> {
-        let here = [QEMU, "kmod"]
-            .iter()
-            .all(|p| proc::find_program(p).is_some());
+        let here = [QEMU, "kmod"].iter().all(|p| proc::find_program(p).is_some());
         let private = if here { None } else { Some(unpacked(refresh)?) };
-        let mut tools = Self {
-            private,
-            version: String::new(),
-        };
+        let mut tools = Self { private, version: String::new() };
         let text = proc::output(tools.qemu().arg("--version"))?;
         let version = text.split_whitespace().nth(3).unwrap_or("?");
         tools.version = format!("qemu {version}");
@@ -59,14 +54,9 @@ impl Tools {
 
     fn path(&self, program: &str) -> PathBuf {
         let dirs = ["usr/bin", "usr/sbin", "sbin", "bin"];
-        let private = self
-            .private
-            .iter()
-            .flat_map(|d| dirs.map(|s| d.join(s).join(program)));
+        let private = self.private.iter().flat_map(|d| dirs.map(|s| d.join(s).join(program)));
         let found = private.into_iter().find(|p| p.exists());
-        found
-            .or_else(|| proc::find_program(program))
-            .unwrap_or_else(|| program.into())
+        found.or_else(|| proc::find_program(program)).unwrap_or_else(|| program.into())
     }
 
     fn command(&self, program: &str, args: &[&str]) -> Command {
@@ -74,10 +64,7 @@ impl Tools {
         c.args(args);
         if let Some(dir) = &self.private {
             let lib = |sub: &str| dir.join(sub).join("x86_64-linux-gnu").display().to_string();
-            c.env(
-                "LD_LIBRARY_PATH",
-                format!("{}:{}", lib("usr/lib"), lib("lib")),
-            );
+            c.env("LD_LIBRARY_PATH", format!("{}:{}", lib("usr/lib"), lib("lib")));
         }
         c
     }
@@ -92,9 +79,6 @@ fn unpacked(refresh: bool) -> Result<PathBuf> {
         let packages = apt.download(&["qemu-system-x86", "kmod"])?;
         apt::unpack(&packages, dir)?;
         let qemu = packages.iter().find(|p| p.name == "qemu-system-x86");
-        Ok(format!(
-            "qemu-system-x86 {} ({suite})",
-            qemu.map_or("of the host", |p| &p.version)
-        ))
+        Ok(format!("qemu-system-x86 {} ({suite})", qemu.map_or("of the host", |p| &p.version)))
     })
 }

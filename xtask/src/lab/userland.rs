@@ -15,8 +15,7 @@ const NEWER_SUITES: [&str; 2] = ["trixie-backports", "forky"];
 /// `ibv_advise_mr` answers EOPNOTSUPP on soft-RoCE before this release of rdma-core.
 const RDMA_CORE: u32 = 65;
 
-const RDMA: &str =
-    "libibverbs1 ibverbs-providers ibverbs-utils librdmacm1t64 libibumad3 rdmacm-utils";
+const RDMA: &str = "libibverbs1 ibverbs-providers ibverbs-utils librdmacm1t64 libibumad3 rdmacm-utils";
 
 /// Taken from the suite of rdma-core too, if that has them.
 const RDMA_NEEDS: &str = "libnl-*";
@@ -113,10 +112,7 @@ pub(crate) const USERLAND_CPIO: &str = "userland.cpio";
 
 pub(crate) fn prepare(userland: Userland, refresh: bool) -> Result<PathBuf> {
     let name = format!("userland-{}", userland.name());
-    let recipe = format!(
-        "1 {SUITE} {RDMA_CORE} {RDMA} {} {PRUNED:?}",
-        userland.packages()
-    );
+    let recipe = format!("1 {SUITE} {RDMA_CORE} {RDMA} {} {PRUNED:?}", userland.packages());
     artefact::get(&name, &recipe, refresh, |dir| build(userland, dir))
 }
 
@@ -167,20 +163,11 @@ fn finish_tree(tree: &Path) -> Result<()> {
         }
     }
     let files = [
-        (
-            "etc/passwd",
-            "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534::/:/bin/sh\n",
-        ),
+        ("etc/passwd", "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534::/:/bin/sh\n"),
         ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
-        (
-            "etc/hosts",
-            "127.0.0.1 localhost lab\n10.9.0.1 host0\n10.9.0.2 host1\n",
-        ),
+        ("etc/hosts", "127.0.0.1 localhost lab\n10.9.0.1 host0\n10.9.0.2 host1\n"),
         ("etc/hostname", "lab\n"),
-        (
-            "etc/nsswitch.conf",
-            "passwd: files\ngroup: files\nhosts: files\n",
-        ),
+        ("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
     ];
     for (name, text) in files {
         artefact::write(&tree.join(name), text)?;
@@ -196,9 +183,7 @@ fn pack(tree: &Path, archive: &Path) -> Result<()> {
 
 /// The whole list, for a report or a comparison.
 fn write_versions(packages: &[Package], dir: &Path) -> Result<()> {
-    let lines = packages
-        .iter()
-        .map(|p| format!("{} {}\n", p.name, p.version));
+    let lines = packages.iter().map(|p| format!("{} {}\n", p.name, p.version));
     artefact::write(&dir.join("versions"), &lines.collect::<String>())
 }
 

@@ -25,15 +25,9 @@ impl WorkDir {
         let path = runs.join(format!("{}-{}", std::process::id(), now.as_nanos()));
         let lock = path.with_extension("lock");
         let held = File::create(&lock).at("create", &lock)?;
-        flock(&held, FlockOperation::LockExclusive)
-            .map_err(Into::into)
-            .at("lock", &lock)?;
+        flock(&held, FlockOperation::LockExclusive).map_err(Into::into).at("lock", &lock)?;
         fs::create_dir(&path).at("create", &path)?;
-        Ok(Self {
-            path,
-            lock,
-            _held: held,
-        })
+        Ok(Self { path, lock, _held: held })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -53,10 +47,7 @@ fn sweep(runs: &Path) {
     for entry in fs::read_dir(runs).into_iter().flatten().flatten() {
         let lock = entry.path();
         let is_lock = lock.extension().is_some_and(|e| e == "lock");
-        let age = entry
-            .metadata()
-            .and_then(|m| m.modified())
-            .map(|t| t.elapsed());
+        let age = entry.metadata().and_then(|m| m.modified()).map(|t| t.elapsed());
         let old = matches!(age, Ok(Ok(age)) if age > GRACE);
         let Ok(file) = File::open(&lock) else {
             continue;

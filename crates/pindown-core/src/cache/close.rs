@@ -85,7 +85,7 @@ impl<P: Provider> Inner<P> {
         }
     }
 
-    fn doom_all(&self) {
+    pub(super) fn doom_all(&self) {
         let mut state = self.drained_state();
         state.closed = true;
         for index in state.all() {

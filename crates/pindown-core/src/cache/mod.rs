@@ -239,6 +239,12 @@ impl<P: Provider> Cache<P> {
         self.0.close(timeout)
     }
 
+    /// Begins to close without waiting: later requests fail, and [`drive`](Self::drive) deregisters
+    /// everything that is not held.
+    pub fn begin_close(&self) {
+        self.0.doom_all();
+    }
+
     /// Drops what is registered and not held, down to `max_bytes` registered. Returns the bytes
     /// registered afterwards.
     pub fn shrink(&self, max_bytes: u64) -> u64 {

@@ -2,6 +2,8 @@
 
 mod manual;
 mod none;
+mod uncached;
 
 pub use manual::Manual;
 pub use none::NoMonitor;
+pub use uncached::Uncached;
