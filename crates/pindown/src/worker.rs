@@ -24,9 +24,11 @@ impl Worker {
     pub(crate) fn start<P: Provider>(cache: pindown_core::Cache<P>) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let thread =
-            std::thread::Builder::new().name("pindown-worker".into()).spawn(move || run(&cache, &stopped))?;
-        Ok(Self { stop, thread: Some(thread) })
+        let builder = std::thread::Builder::new().name("pindown-worker".into());
+        // Detached at once: it may have to wait for holders, the last drop may come from one of
+        // them, and in a forked child there is no such thread to join or detach.
+        drop(builder.spawn(move || run(&cache, &stopped))?);
+        Ok(Self { stop })
     }
 
     /// Tells it to end. [`Cache::wake_worker`](pindown_core::Cache::wake_worker) makes it notice.
