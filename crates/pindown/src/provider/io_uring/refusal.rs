@@ -33,8 +33,8 @@ fn out_of_memory(range: PageRange, source: io::Error) -> RegisterError {
             limit: Limit::Memlock,
             value: Some(bytes),
             remedy: "raise RLIMIT_MEMLOCK (`ulimit -l`, LimitMEMLOCK= of the service, or limits.conf), give \
-                the process CAP_IPC_LOCK, or lower max_bytes; all rings of the user share the limit, and a \
-                huge page counts whole",
+                the process CAP_IPC_LOCK, or lower max_bytes; the limit is for all rings of the user \
+                (with the rings themselves on newer kernels), and a huge page counts whole",
             source,
         },
         None => RegisterError::Limit {
