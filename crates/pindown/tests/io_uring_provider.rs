@@ -159,29 +159,34 @@ fn longer_than_a_gibibyte_is_a_limit() {
     assert!(expected && !error.evicting_may_help(), "{error:?}");
 }
 
-fn refused(provider: &UringProvider, what: &str, range: PageRange) {
+/// `why` is what the message names, on kernels that say what is mapped where (Linux 6.11).
+fn refused(provider: &UringProvider, what: &str, range: PageRange, why: &str) {
     // SAFETY: as in `register`; reading is all that is asked for.
-    let result = unsafe { provider.register(range, Access::READ) };
-    assert!(matches!(result, Err(RegisterError::Unsupported { .. })), "{what}: {result:?}");
+    let error = unsafe { provider.register(range, Access::READ) }.expect_err(what);
+    assert!(matches!(error, RegisterError::Unsupported { .. }), "{what}: {error:?}");
+    assert!(
+        error.to_string().contains(why) || error.to_string().contains("pins every page"),
+        "{what}: {error}"
+    );
 }
 
 #[test]
 fn memory_that_cannot_be_pinned_is_unsupported() {
     let provider = provider_with(8);
-    refused(&provider, "unmapped", PageRange::covering(PAGE_SIZE, PAGE_SIZE).unwrap());
+    refused(&provider, "unmapped", PageRange::covering(PAGE_SIZE, PAGE_SIZE).unwrap(), "not mapped");
     let none = Map::new(None, 2, libc::PROT_NONE, libc::MAP_PRIVATE, -1).unwrap();
-    refused(&provider, "PROT_NONE", none.range());
+    refused(&provider, "PROT_NONE", none.range(), "not writable");
     let read_only = Map::new(None, 2, libc::PROT_READ, libc::MAP_PRIVATE, -1).unwrap();
-    refused(&provider, "read-only", read_only.range());
+    refused(&provider, "read-only", read_only.range(), "not writable");
     let hole = Map::filled(3, 0);
     hole.hole(1);
-    refused(&provider, "with a hole", hole.range());
+    refused(&provider, "with a hole", hole.range(), "not writable");
     let memfd = memfd(1);
     let beyond = Map::new(None, 2, READ_WRITE, libc::MAP_SHARED, memfd.as_raw_fd()).unwrap();
-    refused(&provider, "beyond the end of its file", beyond.range());
+    refused(&provider, "beyond the end of its file", beyond.range(), "end of their file");
     assert!(register(&provider, beyond.page(0)).is_ok(), "a memfd within its size is registered");
     match secret_memory() {
-        Some(map) => refused(&provider, "memfd_secret", map.range()),
+        Some(map) => refused(&provider, "memfd_secret", map.range(), "memfd_secret"),
         None => println!("skipped: no memfd_secret here"),
     }
     assert_eq!(provider.registered(), 1);
@@ -206,7 +211,7 @@ fn a_shared_mapping_of_a_disk_file_is_unsupported() {
     if kind == libc::TMPFS_MAGIC {
         return println!("skipped: the target directory is on tmpfs, whose files can be pinned");
     }
-    refused(&provider, "shared file", map.range());
+    refused(&provider, "shared file", map.range(), "shared mapping");
     let private = Map::new(None, 2, READ_WRITE, libc::MAP_PRIVATE, file.as_raw_fd()).unwrap();
     assert!(register(&provider, private.range()).is_ok(), "a private mapping of it is registered");
 }
@@ -231,6 +236,38 @@ fn secret_memory() -> Option<Map> {
     // SAFETY: a descriptor of ours and a size.
     unsafe { libc::ftruncate(fd.as_raw_fd(), PAGE_SIZE as i64) };
     Map::new(None, 1, READ_WRITE, libc::MAP_SHARED, fd.as_raw_fd()).ok()
+}
+
+/// A page of the system's pool of huge pages, if one is free or can be added for the test.
+fn hugetlb_page() -> Option<Map> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB;
+    let map = || Map::new(None, 512, READ_WRITE, flags, -1);
+    let pool = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+    map().ok().or_else(|| {
+        let reserved: u32 = std::fs::read_to_string(pool).ok()?.trim().parse().ok()?;
+        std::fs::write(pool, (reserved + 1).to_string()).ok()?;
+        let page = map().ok();
+        std::fs::write(pool, reserved.to_string()).ok()?; // goes when it is unmapped
+        page
+    })
+}
+
+#[test]
+fn huge_pages_of_the_pool_are_released_at_once() {
+    let provider = provider_with(8);
+    let small = Map::filled(4, 0);
+    let mr = register(&provider, small.range()).unwrap();
+    assert!(!provider.release_at_once(&mr));
+    let Some(huge) = hugetlb_page() else { return println!("skipped: no huge page to be had") };
+    let mr = register(&provider, huge.page(7)).unwrap();
+    assert!(provider.release_at_once(&mr) || !kernel_has_procmap_query());
+    provider.deregister(mr).unwrap();
+}
+
+fn kernel_has_procmap_query() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(11))
 }
 
 #[test]
