@@ -6,6 +6,7 @@ use std::thread;
 
 use pindown_core::Affinity;
 
+use super::helpers::Helpers;
 use super::mappings::Mappings;
 use super::slots::Slots;
 use super::{Table, UringProvider};
@@ -148,6 +149,7 @@ impl UringBuilder {
             release_tags: self.release_tags,
             process: Process::current(),
             mappings: Mappings::open(),
+            helpers: Helpers::default(),
         })
     }
 

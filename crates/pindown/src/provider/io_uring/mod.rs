@@ -44,7 +44,9 @@
 //!
 //! # Threads
 //!
-//! Any thread may register while others submit; the kernel serialises updates of one ring. A ring with
+//! Any thread may register while others submit. The kernel lets nobody submit to a ring, or register in it, while it pins; ranges of
+//! 64 MiB and more are therefore pinned on a ring of the provider's own and then handed over (Linux 6.13), so that several threads
+//! register long ranges in parallel and the application's ring stays free. A ring with
 //! `IORING_SETUP_SINGLE_ISSUER` (and so every `DEFER_TASKRUN` ring) accepts calls from one thread only. The provider finds out and
 //! declares [`Affinity::OwnerThread`]: misses on other threads fail with [`RegisterError::WrongThread`] (hits work anywhere), and
 //! deregistrations happen when that thread calls [`Cache::drive`](pindown_core::Cache::drive), so "within 10 ms" becomes "at its next drive".
@@ -55,6 +57,7 @@
 //! deregistration there succeeds without touching the ring: the buffer is the parent's.
 
 mod builder;
+mod helpers;
 mod key;
 mod mappings;
 mod mover;
@@ -68,6 +71,7 @@ use std::thread;
 use pindown_core::{Access, Affinity, DeregisterFailed, PageRange, Provider, ProviderCaps, RegisterError};
 
 pub use self::builder::{UringBuilder, UringError};
+use self::helpers::Helpers;
 pub use self::key::{UringKey, UringMr};
 use self::mappings::Mappings;
 pub use self::mover::Mover;
@@ -86,6 +90,7 @@ pub struct UringProvider {
     release_tags: Option<u64>,
     process: Process,
     mappings: Mappings,
+    helpers: Helpers,
 }
 
 /// Whose the table of buffers is.
@@ -221,12 +226,29 @@ impl UringProvider {
         unsafe { uring::update(self.ring.as_fd(), u32::from(slot), ranges, tags.as_deref()) }
     }
 
+    /// Registers one range, with a helper if it is long. A clone has no tag, so tags do without.
+    ///
+    /// # Safety
+    ///
+    /// As [`uring::update`].
+    unsafe fn fill(&self, slot: u16, range: PageRange) -> io::Result<usize> {
+        if self.release_tags.is_none() {
+            // SAFETY: passed on to the caller.
+            if let Some(()) = unsafe { self.helpers.register(self.ring.as_fd(), slot, range) } {
+                return Ok(1);
+            }
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.update(slot, &[range]) }
+    }
+
     fn mr(&self, slot: u16, range: PageRange) -> UringMr {
         UringMr { key: UringKey::new(slot, range), hugetlb: self.mappings.has_hugetlb(range) }
     }
 }
 
-// SAFETY: `register` returns Ok only when the kernel reported the slot as filled with the iovec of exactly `range`,
+// SAFETY: `register` returns Ok only when the kernel reported the slot as filled with the iovec of exactly `range`
+// (or with a clone of a helper's buffer that was),
 // whose pages the kernel then holds pinned until the slot is cleared, replaced, or the ring is gone; a fixed
 // buffer gives no rights to anyone but requests on this ring. Slots are handed out once (`Slots`), the table's
 // part is ours (made here with `first..end` for us, or vouched for in `existing_table`), so nothing else clears or
@@ -259,7 +281,7 @@ unsafe impl Provider for UringProvider {
         self.admit(range)?;
         let slot = self.slots.take(1).ok_or_else(|| refusal::no_slot(range, self.slots.count()))?;
         // SAFETY: the caller vouches for the memory; the slot is ours and free.
-        match unsafe { self.update(slot, &[range]) } {
+        match unsafe { self.fill(slot, range) } {
             Ok(1) => Ok(self.mr(slot, range)),
             failed => {
                 self.slots.put(slot, 1);
