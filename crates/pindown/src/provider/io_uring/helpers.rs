@@ -9,17 +9,19 @@ use pindown_core::PageRange;
 
 use crate::sys::uring;
 
-/// Ranges at least this long go through a helper. Shorter ones are not worth the hand-over, which copies the table
-/// of the application's ring (2 µs for 1024 slots), and would be charged a huge page more at either end.
+/// Ranges at least this long go through a helper. Shorter ones are not worth the hand-over, which copies
+/// the table of the application's ring (2 µs for 1024 slots), and would be charged a huge page more at
+/// either end.
 const LONG_BYTES: usize = 64 << 20;
 /// Idle helpers that are kept; each is a descriptor and two pages of the kernel's.
 const KEPT: usize = 8;
 
 /// A pool of rings with a table of one slot each.
 ///
-/// The kernel holds a ring's lock while it pins, so that the application cannot submit meanwhile and two registrations on
-/// one ring take turns; and it compares each huge page with the whole table. On a helper none of that matters. The
-/// buffer then moves with `IORING_REGISTER_CLONE_BUFFERS` (a part of a table: Linux 6.13), which pins and accounts nothing again.
+/// The kernel holds a ring's lock while it pins, so that the application cannot submit meanwhile and two
+/// registrations on one ring take turns; and it compares each huge page with the whole table. On a helper
+/// none of that matters. The buffer then moves with `IORING_REGISTER_CLONE_BUFFERS` (a part of a table:
+/// Linux 6.13), which pins and accounts nothing again.
 #[derive(Debug, Default)]
 pub(super) struct Helpers {
     idle: Mutex<Vec<OwnedFd>>,
