@@ -2,6 +2,10 @@
 
 mod manual;
 mod none;
+#[cfg(feature = "uffd")]
+mod uffd;
 
 pub use manual::Manual;
 pub use none::NoMonitor;
+#[cfg(feature = "uffd")]
+pub use uffd::{Uffd, UffdOptions};

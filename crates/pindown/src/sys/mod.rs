@@ -1,10 +1,21 @@
 //! Every system call, ioctl and foreign function.
 
+pub(crate) mod eventfd;
+pub(crate) mod files;
+pub(crate) mod fork;
+pub(crate) mod headroom;
 pub(crate) mod host;
 pub(crate) mod maps;
+pub(crate) mod pagemap;
+pub(crate) mod per_process;
 pub(crate) mod procmap;
+pub(crate) mod quiet_thread;
+pub(crate) mod scratch;
+pub(crate) mod slots;
 #[cfg(test)]
 pub(crate) mod test_memory;
+pub(crate) mod threads;
+pub(crate) mod uffd;
 
 /// `clock_gettime(2)` in nanoseconds; `None` when the clock (or its thread) does not exist.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
