@@ -126,7 +126,7 @@ impl Hub {
     /// process may have `vm.max_map_count`; at the limit its own malloc fails. Counting them takes
     /// 0.5 µs each, hence only now and then.
     fn has_headroom(&self) -> bool {
-        if self.armed.fetch_add(1, Ordering::Relaxed) % BETWEEN_COUNTS == 0 {
+        if self.armed.fetch_add(1, Ordering::Relaxed).is_multiple_of(BETWEEN_COUNTS) {
             self.crowded.store(headroom::is_crowded(&self.procmap), Ordering::Relaxed);
         }
         !self.crowded.load(Ordering::Relaxed)

@@ -203,7 +203,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for i in 0..200_000u64 {
-                    set.add(range(1 << 20 | (i % 1000) * 10, 5));
+                    set.add(range((1 << 20) + (i % 1000) * 10, 5));
                     set.clear(set.last());
                 }
                 stop.store(true, Ordering::Release);

@@ -120,13 +120,8 @@ mod tests {
     #[test]
     fn stamps_survive_packing() {
         for ctime_ns in [None, Some(0), Some(u64::MAX)] {
-            let stamp = FileStamp {
-                fd: i32::MAX,
-                minor: 0xf_ffff,
-                inode: u64::MAX,
-                offset_bytes: u64::MAX & !0xfff,
-                ctime_ns,
-            };
+            let stamp =
+                FileStamp { fd: i32::MAX, minor: 0xf_ffff, inode: u64::MAX, offset_bytes: !0xfff, ctime_ns };
             assert_eq!(FileStamp::unpack(stamp.pack()), stamp);
         }
     }

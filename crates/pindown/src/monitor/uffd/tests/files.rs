@@ -52,7 +52,8 @@ fn rig() -> Option<Rig> {
 fn losing_pages_is_seen() {
     let Some(rig) = rig() else { return };
     let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    let changes: [(&str, fn(&Mapped, i32)); 4] = [
+    type Change = fn(&Mapped, i32);
+    let changes: [(&str, Change); 4] = [
         ("truncate", |m, _| {
             m.file.set_len(0).unwrap();
             m.file.set_len(8 * 4096).unwrap();

@@ -56,7 +56,7 @@ fn race(rig: &Rig, settle: bool) -> (u64, u64) {
             let at = map();
             let _ = rig.monitor.subscribe(PageRange::covering(at, LEN).unwrap(), Access::READ_WRITE);
             let now = rig.heard.generation();
-            if now % 2 == 0 {
+            if now.is_multiple_of(2) {
                 generation.store(now, SeqCst);
                 address.store(at, SeqCst);
             }
