@@ -5,6 +5,7 @@ mkdir -p /proc /sys /run /tmp /root /dev /var/tmp /job
 mount -t devtmpfs dev /dev; mkdir -p /dev/pts /dev/shm
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devpts pts /dev/pts
 for dir in /run /tmp /var/tmp /dev/shm; do mount -t tmpfs -o mode=1777 tmp $dir; done
+ln -s /proc/self/fd /dev/fd; ln -s fd/0 /dev/stdin; ln -s fd/1 /dev/stdout; ln -s fd/2 /dev/stderr
 mount -t tracefs trace /sys/kernel/tracing; mount -t debugfs debug /sys/kernel/debug
 mount -t bpf bpf /sys/fs/bpf; mount -t cgroup2 cgroup /sys/fs/cgroup
 . /lab/config # GUEST, SHELL_ROWS, SHELL_COLUMNS

@@ -27,9 +27,6 @@ pub(crate) enum Kernel {
 }
 
 impl Kernel {
-    #[allow(dead_code)]
-    pub(crate) const ALL: [Self; 3] = [Self::Backports, Self::Stable, Self::Oldstable];
-
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Backports => "backports",
