@@ -1,2 +1,36 @@
-//! Development tasks.
-fn main() {}
+//! Development tasks: `cargo xtask vm` (the lab) and `cargo xtask test`.
+
+mod error;
+mod lab;
+mod proc;
+mod vm;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Development tasks of pindown")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+/// One file a subcommand; each returns the exit status of this process.
+#[derive(Subcommand)]
+enum Task {
+    /// Run a command under a Debian kernel with soft-RoCE, in qemu.
+    Vm(vm::Args),
+}
+
+fn main() {
+    let status = match Cli::parse().task {
+        Task::Vm(args) => vm::run(args),
+    };
+    match status {
+        Ok(code) => std::process::exit(code),
+        Err(e) => {
+            eprintln!("xtask: {e}");
+            std::process::exit(error::EXIT_XTASK);
+        }
+    }
+}

@@ -1,5 +1,8 @@
 //! [`Access`]: what a registration lets the device, and its peers, do.
 
+/// Class bit that every request wants and that single-use regions lack, so nothing finds them.
+pub(crate) const SERVES: u64 = 1 << 6;
+
 bitflags::bitflags! {
     /// What a registration allows. Local reading by the device is always allowed,
     /// so the empty set is a read-only (send-side) registration.
@@ -52,7 +55,7 @@ impl Access {
     /// stored inverted, since strict serves both.
     #[inline]
     pub(crate) fn class(self) -> u64 {
-        u64::from(self.bits() ^ Self::RELAXED_ORDERING.bits())
+        u64::from(self.bits() ^ Self::RELAXED_ORDERING.bits()) | SERVES
     }
 }
 

@@ -50,3 +50,28 @@ pub trait Host: Send + Sync + Debug + 'static {
     /// Monotonic time in nanoseconds.
     fn now_ns(&self) -> u64;
 }
+
+/// A host without system services: reserves nothing, has no asymmetric fence (so holds are
+/// counted), sees one mapping of everything, and counts its own time. For models, fuzzing and tests.
+#[derive(Debug, Default)]
+pub struct PlainHost {
+    now_ns: std::sync::atomic::AtomicU64,
+}
+
+impl Host for PlainHost {
+    fn reserve(&self, _bytes: usize) -> Option<Reservation> {
+        None
+    }
+    unsafe fn release(&self, _reservation: Reservation) {}
+    fn has_asymmetric_fence(&self) -> bool {
+        false
+    }
+    fn asymmetric_fence(&self) {}
+    fn mapping(&self, _range: PageRange) -> Option<Mapping> {
+        Some(Mapping { range: PageRange::everything(), readable: true, writable: true })
+    }
+    /// A microsecond a call.
+    fn now_ns(&self) -> u64 {
+        self.now_ns.fetch_add(1000, std::sync::atomic::Ordering::Relaxed)
+    }
+}

@@ -1,20 +1,27 @@
 //! The coherent memory-registration cache of pindown, without a system call.
 
 mod access;
+mod cache;
+mod error;
 pub mod eviction;
+mod hold;
 mod host;
+mod interval_map;
 mod monitor;
 mod notifier;
 mod pending;
 mod provider;
 mod range;
+pub mod sim;
 mod stats;
 mod sync;
 mod wake;
 
 pub use access::Access;
-pub use eviction::PolicyKind;
-pub use host::{Host, Mapping, Reservation};
+pub use cache::{Cache, Config, Registration};
+pub use error::{AcquireError, BuildError, CloseError, FlushError};
+pub use eviction::{PolicyKind, UseClock, UseWord};
+pub use host::{Host, Mapping, PlainHost, Reservation};
 pub use monitor::{
     Cover, Coverage, Delivery, Drained, EventKind, MappingKind, Monitor, MonitorError, Stamp, Subscription,
     Validity,

@@ -95,6 +95,9 @@ impl Counter {
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
     pub(crate) fn raise_to(&self, n: u64) {
         self.0.fetch_max(n, Ordering::Relaxed);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::sync::{AtomicU32, Condvar, Mutex, Ordering, lock};
+use crate::sync::{AtomicU32, Ordering};
 
 const IDLE: u32 = 0;
 const POKED: u32 = 1;
@@ -15,8 +15,6 @@ pub(crate) struct Wake {
     state: AtomicU32,
     #[cfg(not(loom))]
     sleeper: std::sync::OnceLock<std::thread::Thread>,
-    #[cfg_attr(not(loom), allow(dead_code))]
-    parked: (Mutex<()>, Condvar),
 }
 
 impl Wake {
@@ -25,7 +23,6 @@ impl Wake {
             state: AtomicU32::new(IDLE),
             #[cfg(not(loom))]
             sleeper: std::sync::OnceLock::new(),
-            parked: (Mutex::new(()), Condvar::new()),
         }
     }
 
@@ -48,10 +45,7 @@ impl Wake {
     }
 
     #[cfg(loom)]
-    fn unpark(&self) {
-        let _guard = lock(&self.parked.0);
-        self.parked.1.notify_all();
-    }
+    fn unpark(&self) {}
 
     /// Whether work was announced since the last call; takes the announcement.
     pub(crate) fn take(&self) -> bool {
@@ -71,7 +65,6 @@ impl Wake {
 
     #[cfg(loom)]
     pub(crate) fn sleep(&self, _timeout: Duration) {
-        let _ = lock(&self.parked.0);
         loom::thread::yield_now();
     }
 }

@@ -1,7 +1,25 @@
 //! pindown: memory registration that stays right while the address space changes.
 
+mod budget;
+mod builder;
+mod cache;
 pub mod monitor;
 pub mod provider;
 mod sys;
+mod worker;
 
-pub use pindown_core::*;
+pub use builder::{Builder, MonitorChoice};
+pub use cache::Cache;
+pub use pindown_core::{
+    self as core, ADDRESS_SPACE_END, Access, AcquireError, Affinity, BuildError, CloseError, Config, Cover,
+    Coverage, Delivery, DeregisterFailed, Drained, EventKind, FlushError, Host, Limit, Mapping, MappingKind,
+    Monitor, MonitorError, Notifier, PAGE_SHIFT, PAGE_SIZE, PageRange, PolicyKind, Provider, ProviderCaps,
+    RangeError, RegisterError, Registration, Reservation, Stamp, Stats, Subscription, Validity,
+};
+pub use sys::host::LinuxHost;
+
+/// What fuzz targets reach inside. Not part of the interface.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::sys::maps::{MapsLine, Perms, parse_line};
+}

@@ -6,7 +6,7 @@ use super::record::ThreadRecord;
 use super::slab::{Region, Slab, State};
 use crate::monitor::Stamp;
 use crate::sync::{AtomicU64, Ordering, fence};
-use crate::{Access, PageRange, Provider};
+use crate::{Access, PageRange, Provider, UseClock};
 
 /// A hold: while it lives, the region is not deregistered, and its record is not reused.
 ///
@@ -79,8 +79,8 @@ impl<P: Provider> Held<P> {
     }
 
     #[inline(always)]
-    pub(crate) fn touch(&self, epoch: u32) {
-        self.region().touch(epoch);
+    pub(crate) fn touch(&self, clock: &UseClock) {
+        self.region().touch(clock);
     }
 
     #[inline(always)]
@@ -104,11 +104,6 @@ impl<P: Provider> Held<P> {
 
     pub(crate) fn state(&self) -> State {
         self.region().state()
-    }
-
-    /// Whether both hold the same region.
-    pub(crate) fn is(&self, region: &Region<P>) -> bool {
-        std::ptr::eq(self.region.as_ptr(), region)
     }
 }
 

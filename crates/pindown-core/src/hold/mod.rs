@@ -22,8 +22,8 @@ mod slab;
 mod words;
 
 pub(crate) use held::Held;
+pub(crate) use record::{ThreadRecord, registry, tag};
 #[cfg(not(loom))]
 pub(crate) use record::{flush_hits, forget_hits, my_record};
-pub(crate) use record::{Registry, ThreadRecord, registry, tag};
-pub(crate) use slab::{Region, Slab};
+pub(crate) use slab::{NewRegion, Region, Slab, State};
 pub(crate) use words::{Drained, Generation};

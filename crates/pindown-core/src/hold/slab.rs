@@ -7,10 +7,14 @@ use std::sync::OnceLock;
 
 use crate::monitor::Stamp;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::{Access, PageRange, Provider};
+use crate::{Access, PageRange, Provider, UseClock, UseWord};
 
 const FIRST_SEGMENT: u32 = 6; // 64 records
 const SEGMENTS: usize = 22; // 64 * (2^22 - 1): more than an entry can name
+
+const CHECKED: u64 = 1 << 14;
+const ZONED: u64 = 1 << 15;
+const _: () = assert!(Access::all().bits() < 1 << 6);
 
 /// Why nobody finds a region any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +39,10 @@ const STATES: [State; 5] = [State::Free, State::Live, State::Single, State::Stal
 pub(crate) struct Region<P: Provider> {
     /// Counted holds.
     holds: AtomicU32,
-    /// Epoch of the last use, written by hits when it moved.
-    last_use: AtomicU32,
+    /// When it was last used ([`UseWord`](crate::UseWord)), written by hits when it is outdated.
+    word: AtomicU64,
     first_page: AtomicU64,
-    /// pages << 16 | access << 8 | state
+    /// pages << 16 | zoned << 15 | checked << 14 | access << 8 | state
     shape: AtomicU64,
     key: UnsafeCell<MaybeUninit<P::Key>>,
     mr: UnsafeCell<Option<P::Mr>>,
@@ -57,7 +61,7 @@ impl<P: Provider> Region<P> {
     fn new() -> Self {
         Self {
             holds: AtomicU32::new(0),
-            last_use: AtomicU32::new(0),
+            word: AtomicU64::new(0),
             first_page: AtomicU64::new(0),
             shape: AtomicU64::new(0),
             key: UnsafeCell::new(MaybeUninit::uninit()),
@@ -76,7 +80,23 @@ impl<P: Provider> Region<P> {
     }
 
     pub(crate) fn access(&self) -> Access {
-        Access::from_bits_retain((self.shape.load(Ordering::Relaxed) >> 8) as u8)
+        Access::from_bits_truncate((self.shape.load(Ordering::Relaxed) >> 8) as u8)
+    }
+
+    /// Whether each lookup must ask the monitor.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.shape.load(Ordering::Relaxed) & CHECKED != 0
+    }
+
+    /// Whether widening counts it.
+    pub(crate) fn is_zoned(&self) -> bool {
+        self.shape.load(Ordering::Relaxed) & ZONED != 0
+    }
+
+    /// Makes widening count it; under the cache's lock.
+    pub(crate) fn set_zoned(&self) {
+        let shape = self.shape.load(Ordering::Relaxed);
+        self.shape.store(shape | ZONED, Ordering::Release);
     }
 
     pub(crate) fn state(&self) -> State {
@@ -89,17 +109,15 @@ impl<P: Provider> Region<P> {
         self.shape.store(shape | state as u64, Ordering::Release);
     }
 
-    #[inline(always)]
-    pub(crate) fn last_use(&self) -> u32 {
-        self.last_use.load(Ordering::Relaxed)
+    /// When it was last used.
+    pub(crate) fn last_use(&self) -> UseWord {
+        UseWord::from_bits(self.word.load(Ordering::Relaxed))
     }
 
-    /// Notes a use in `epoch`; a store only when the epoch moved since the last one.
+    /// Notes a use; two loads, mostly.
     #[inline(always)]
-    pub(crate) fn touch(&self, epoch: u32) {
-        if self.last_use.load(Ordering::Relaxed) != epoch {
-            self.last_use.store(epoch, Ordering::Relaxed);
-        }
+    pub(crate) fn touch(&self, clock: &UseClock) {
+        clock.hit(&self.word, self.first_page.load(Ordering::Relaxed));
     }
 
     pub(super) fn holds(&self) -> &AtomicU32 {
@@ -139,7 +157,8 @@ impl<P: Provider> Region<P> {
     ///
     /// The record is [`State::Free`] and its index is not in the table.
     unsafe fn fill(&self, new: NewRegion<P>) {
-        let shape = new.range.pages() << 16 | u64::from(new.access.bits()) << 8 | new.state as u64;
+        let flags = u64::from(new.stamp.is_some()) * CHECKED + u64::from(new.zoned) * ZONED;
+        let shape = new.range.pages() << 16 | flags | u64::from(new.access.bits()) << 8 | new.state as u64;
         // SAFETY: a free record's cells are read by nobody: a slot or count that still names its
         // index comes from a getter that lost the race, and such a getter undoes without reading.
         unsafe {
@@ -148,7 +167,7 @@ impl<P: Provider> Region<P> {
             *self.stamp.get() = new.stamp.map(Box::new);
         }
         self.first_page.store(new.range.first_page(), Ordering::Relaxed);
-        self.last_use.store(new.epoch, Ordering::Relaxed);
+        self.word.store(UseWord::first(new.now).bits(), Ordering::Relaxed);
         self.shape.store(shape, Ordering::Release);
     }
 }
@@ -161,7 +180,8 @@ pub(crate) struct NewRegion<P: Provider> {
     pub(crate) key: P::Key,
     pub(crate) mr: P::Mr,
     pub(crate) stamp: Option<Stamp>,
-    pub(crate) epoch: u32,
+    pub(crate) zoned: bool,
+    pub(crate) now: u64,
 }
 
 /// Records by index, in segments that double.

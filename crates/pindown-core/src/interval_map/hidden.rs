@@ -7,7 +7,7 @@ use crate::PageRange;
 
 /// One ordered set a power of two of length, so that a search looks back at most twice the length
 /// of what it can find, however long the longest region is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Hidden {
     classes: [BTreeMap<(u64, u32), Kept>; 40],
     len: usize,
@@ -25,6 +25,12 @@ fn size_class(pages: u64) -> usize {
     pages.ilog2() as usize
 }
 
+impl Default for Hidden {
+    fn default() -> Self {
+        Self { classes: std::array::from_fn(|_| BTreeMap::new()), len: 0, noted: Vec::new() }
+    }
+}
+
 impl Hidden {
     pub(super) fn insert(&mut self, span: Span) {
         let kept = Kept { end_page: span.range.end_page(), class: span.class };
@@ -39,7 +45,8 @@ impl Hidden {
         self.len -= usize::from(was);
     }
 
-    pub(super) fn note(&mut self, index: u32, _page: u64) {
+    /// `index` lost an entry.
+    pub(super) fn note(&mut self, index: u32) {
         if self.noted.last() != Some(&index) {
             self.noted.push(index);
         }

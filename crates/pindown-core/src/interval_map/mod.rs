@@ -111,7 +111,7 @@ impl IntervalMap {
         let entry = Entry::new(span, first, asked);
         let table = self.table.clone();
         let at = &table.directory.chunk_or_grow(chunk).whole;
-        self.contend(at, entry, span, first)
+        self.contend(at, entry, span)
     }
 
     fn enter_pages(&mut self, span: Span, first: u64, end: u64, requested: PageRange) -> bool {
@@ -122,20 +122,20 @@ impl IntervalMap {
             let asked = requested.first_page() <= page && page < requested.end_page();
             let at = leaf.entry(page);
             filled += u64::from(at.load(Ordering::Relaxed) == 0);
-            lost |= self.contend(at, Entry::new(span, page, asked), span, page);
+            lost |= self.contend(at, Entry::new(span, page, asked), span);
         }
         leaf.add_filled(filled);
         lost
     }
 
     /// Stores `entry` unless the region there reaches further. Returns whether it lost.
-    fn contend(&mut self, at: &AtomicU64, entry: Entry, span: Span, page: u64) -> bool {
+    fn contend(&mut self, at: &AtomicU64, entry: Entry, span: Span) -> bool {
         let old = Entry::load(at);
         if old.reach() >= entry.reach() && !old.is_empty() && old.fast() >= entry.fast() {
             return true;
         }
         if !old.is_empty() && old.index() != span.index {
-            self.hidden.note(old.index(), page);
+            self.hidden.note(old.index());
         }
         at.store(entry.word(), Ordering::Release);
         false

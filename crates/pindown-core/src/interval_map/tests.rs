@@ -1,10 +1,10 @@
 use super::*;
-use crate::host::tests::HeapHost;
+use crate::PlainHost;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn map() -> IntervalMap {
-    IntervalMap::new(Arc::new(Table::new(Arc::new(HeapHost::default()))))
+    IntervalMap::new(Arc::new(Table::new(Arc::new(PlainHost::default()))))
 }
 
 #[derive(Clone, Debug)]

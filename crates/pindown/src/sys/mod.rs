@@ -1,1 +1,40 @@
 //! Every system call, ioctl and foreign function.
+
+pub(crate) mod host;
+#[cfg(feature = "io-uring")]
+pub(crate) mod lanes;
+pub(crate) mod limits;
+pub(crate) mod maps;
+#[cfg(feature = "io-uring")]
+pub(crate) mod process;
+pub(crate) mod procmap;
+#[cfg(test)]
+pub(crate) mod test_memory;
+#[cfg(feature = "io-uring")]
+pub(crate) mod uring;
+#[cfg(feature = "io-uring")]
+pub(crate) mod uring_queue;
+
+/// `clock_gettime(2)` in nanoseconds; `None` when the clock (or its thread) does not exist.
+pub(crate) fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is a live timespec for the kernel to fill.
+    let rc = unsafe { libc::clock_gettime(clock, &mut t) };
+    (rc == 0).then(|| t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+}
+
+/// The kernel's page size in bytes (`sysconf(3)`).
+pub(crate) fn page_size() -> usize {
+    // SAFETY: reads a constant of the system.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// Blocks all signals in the calling thread, so that no handler of the application's runs on it.
+pub(crate) fn block_signals() {
+    // SAFETY: `set` is a live, fully initialised set; changing this thread's own mask is harmless.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigfillset(&mut set);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+    }
+}

@@ -1,0 +1,121 @@
+//! Flush and close.
+
+use std::time::Duration;
+
+use super::Inner;
+use super::state::State;
+use crate::hold::State as RegionState;
+use crate::{CloseError, FlushError, PAGE_SIZE, PageRange, Provider};
+
+impl<P: Provider> Inner<P> {
+    pub(super) fn flush(&self, range: PageRange) -> Result<(), FlushError> {
+        if self.drained.is_forked() {
+            return Err(FlushError::Forked);
+        }
+        self.check_thread().map_err(|_| FlushError::WrongThread)?;
+        loop {
+            self.wait_for_flights(range);
+            {
+                let mut state = self.drained_state();
+                for index in state.overlapping(range) {
+                    let ours = self.slab.get(index).is_some_and(|r| r.range().overlaps(range));
+                    if ours {
+                        state.doom(&self.slab, index, RegionState::Evicted, &self.counters);
+                    }
+                }
+            }
+            self.reap();
+            self.retry_failing();
+            match self.flushed(range) {
+                Some(result) => return result,
+                None => std::thread::yield_now(), // another thread is deregistering
+            }
+        }
+    }
+
+    /// Registrations in the making that began before the flush.
+    fn wait_for_flights(&self, range: PageRange) {
+        let flights: Vec<_> = {
+            let state = self.state();
+            state.flights.iter().filter(|f| f.range.overlaps(range)).cloned().collect()
+        };
+        flights.iter().for_each(|f| {
+            f.wait();
+        });
+    }
+
+    fn flushed(&self, range: PageRange) -> Option<Result<(), FlushError>> {
+        let state = self.state();
+        let held = self.held_in(&state, range);
+        if !held.is_empty() {
+            return Some(Err(FlushError::Held { held }));
+        }
+        let failing = state.failing.iter().filter(|f| f.range.overlaps(range)).count();
+        if failing > 0 {
+            return Some(Err(FlushError::Failing { failing }));
+        }
+        let busy = state.reaping > 0 || state.flights.iter().any(|f| f.range.overlaps(range));
+        (!busy).then_some(Ok(()))
+    }
+
+    fn held_in(&self, state: &State<P>, range: PageRange) -> Vec<PageRange> {
+        let doomed = state.doomed.iter().map(|d| d.index);
+        let indices = doomed.chain(state.single.iter().copied());
+        let ranges = indices.filter_map(|i| self.slab.get(i)).map(|r| r.range());
+        ranges.filter(|r| r.overlaps(range)).collect()
+    }
+
+    pub(super) fn close(&self, timeout: Duration) -> Result<(), CloseError> {
+        if self.drained.is_forked() {
+            return Err(CloseError::Forked);
+        }
+        self.doom_all();
+        let deadline_ns = self.host.now_ns().saturating_add(timeout.as_nanos() as u64);
+        loop {
+            self.reap();
+            self.retry_failing();
+            let left = self.left();
+            if left.0 == 0 {
+                return Ok(());
+            }
+            if self.host.now_ns() >= deadline_ns {
+                return Err(CloseError::Left { waited: timeout, regions: left.0, bytes: left.1 });
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    pub(super) fn doom_all(&self) {
+        let mut state = self.drained_state();
+        state.closed = true;
+        for index in state.all() {
+            state.doom(&self.slab, index, RegionState::Evicted, &self.counters);
+        }
+    }
+
+    fn left(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.charged_regions, state.charged_pages * PAGE_SIZE as u64)
+    }
+}
+
+impl<P: Provider> Drop for Inner<P> {
+    /// Deregisters what is not held. What is held stays registered, and its record in memory: a
+    /// hold does not keep the cache, so the slab is left behind for it. (With `pindown`'s worker
+    /// this does not happen: the worker keeps the cache until the last put.)
+    fn drop(&mut self) {
+        if !self.drained.is_forked() {
+            self.generation.monitor().stop();
+            self.doom_all();
+            if self.check_thread().is_ok() {
+                self.reap();
+                self.retry_failing();
+            }
+        }
+        let left = self.state().charged_regions > 0 || self.drained.is_forked();
+        if left {
+            std::mem::forget(self.slab.clone());
+        }
+        crate::hold::forget_hits(self.id);
+    }
+}

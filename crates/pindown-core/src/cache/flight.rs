@@ -1,0 +1,69 @@
+//! [`Flight`]: one registration in the making, which concurrent misses share.
+
+use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, lock};
+use crate::{Access, AcquireError, PageRange};
+
+/// A registration that one thread makes and others may wait for.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) range: PageRange,
+    pub(crate) access: Access,
+    /// The range changed since the flight began: what it registers may be stale already. Set under
+    /// the cache's lock.
+    invalidated: AtomicBool,
+    landed: Mutex<Option<Landed>>,
+    bell: Condvar,
+}
+
+/// How a flight ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Landed {
+    /// The region is published: look it up.
+    Published,
+    /// There is none to share (used once, or its range kept changing): look again.
+    Again,
+    /// It failed; nobody who waited tries again, or a refusal would be met by a storm.
+    Failed(AcquireError),
+}
+
+impl Flight {
+    pub(crate) fn new(range: PageRange, access: Access) -> Self {
+        Self {
+            range,
+            access,
+            invalidated: AtomicBool::new(false),
+            landed: Mutex::new(None),
+            bell: Condvar::new(),
+        }
+    }
+
+    /// Whether waiting for it can answer a request.
+    pub(crate) fn serves(&self, range: PageRange, access: Access) -> bool {
+        self.range.contains(range) && self.access.serves(access) && !self.is_invalidated()
+    }
+
+    pub(crate) fn invalidate(&self) {
+        self.invalidated.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_invalidated(&self) -> bool {
+        self.invalidated.load(Ordering::Acquire)
+    }
+
+    /// Ends the flight; the first end counts.
+    pub(crate) fn land(&self, how: Landed) {
+        lock(&self.landed).get_or_insert(how);
+        self.bell.notify_all();
+    }
+
+    /// Waits for the end. No lock of the cache may be held.
+    pub(crate) fn wait(&self) -> Landed {
+        let mut landed = lock(&self.landed);
+        loop {
+            if let Some(how) = &*landed {
+                return how.clone();
+            }
+            landed = self.bell.wait(landed).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The miss: one registration, made outside every lock, shared by all who want it meanwhile.
+
+use std::sync::Arc;
+
+use super::flight::{Flight, Landed};
+use super::room::Room;
+use super::state::State;
+use super::widening::{Extent, Widening};
+use super::{Inner, Registration};
+use crate::hold::{Held, NewRegion, State as RegionState};
+use crate::monitor::{MonitorError, Stamp, Subscription};
+use crate::sync::MutexGuard;
+use crate::{Access, AcquireError, Affinity, Mapping, PageRange, Provider, RegisterError};
+
+/// One miss's registration.
+struct Plan {
+    flight: Arc<Flight>,
+    request: PageRange,
+    extent: Extent,
+    access: Access,
+    /// Do not cache it: its range kept changing, or the settings say so.
+    single: bool,
+}
+
+/// What the locked part of a request decides.
+enum Begun<P: Provider> {
+    Hit(Held<P>),
+    Wait(Arc<Flight>),
+    Fly(Plan),
+    AskMapping,
+    Reap,
+}
+
+/// What a registration came to.
+enum Flown<P: Provider> {
+    Done(Registration<P>),
+    /// The range changed meanwhile.
+    Raced,
+}
+
+/// A registration that exists and is not yet a region.
+struct Fresh<P: Provider> {
+    mr: P::Mr,
+    stamp: Option<Stamp>,
+    cost_ns: u64,
+    cacheable: bool,
+}
+
+impl<P: Provider> Inner<P> {
+    #[cold]
+    pub(super) fn acquire_slow(
+        self_: &Arc<Self>,
+        addr: usize,
+        len: usize,
+        access: Access,
+    ) -> Result<Registration<P>, AcquireError> {
+        let request = PageRange::covering(addr, len)?;
+        if self_.drained.is_forked() {
+            return Err(AcquireError::Forked);
+        }
+        if request.pages() > self_.bounds.region_pages {
+            let max_region_bytes = self_.caps.max_region_bytes;
+            return Err(AcquireError::TooLong { range: request, max_region_bytes });
+        }
+        Self::request(self_, request, access)
+    }
+
+    fn request(
+        self_: &Arc<Self>,
+        request: PageRange,
+        access: Access,
+    ) -> Result<Registration<P>, AcquireError> {
+        let (mut attempt, mut mapping, mut counted) = (0, None, false);
+        loop {
+            let single = attempt >= self_.config.attempts || self_.config.single_use.intersects(access);
+            let begun = self_.begin(request, access, mapping, single)?;
+            if !counted && !matches!(begun, Begun::Hit(_)) {
+                self_.counters.misses.add(1);
+                counted = true;
+            }
+            match begun {
+                Begun::Hit(held) => return Ok(Registration::cached(held)),
+                Begun::AskMapping => mapping = Some(self_.host.mapping(request)),
+                Begun::Reap => self_.reap_or_yield(),
+                Begun::Wait(flight) => match self_.wait_for(&flight) {
+                    Landed::Published => {}
+                    Landed::Again => attempt += 1,
+                    Landed::Failed(error) => return Err(error),
+                },
+                Begun::Fly(plan) => match Self::fly(self_, plan)? {
+                    Flown::Done(registration) => return Ok(registration),
+                    Flown::Raced => attempt += 1,
+                },
+            }
+        }
+    }
+
+    fn wait_for(&self, flight: &Flight) -> Landed {
+        self.counters.shared_flights.add(1);
+        flight.wait()
+    }
+
+    /// The locked part: a hit, somebody else's flight, or a plan whose price is charged.
+    fn begin(
+        &self,
+        request: PageRange,
+        access: Access,
+        mapping: Option<Option<Mapping>>,
+        single: bool,
+    ) -> Result<Begun<P>, AcquireError> {
+        let state = self.drained_state();
+        if state.closed {
+            return Err(AcquireError::Closed);
+        }
+        if single {
+            return self.begin_flight(state, request, access, Some(None), true);
+        }
+        if state.map.find(request, access.class()).is_some() {
+            match self.find_held(state, request, access) {
+                Some(held) => return Ok(Begun::Hit(held)),
+                None => return self.begin_flight(self.drained_state(), request, access, mapping, false),
+            }
+        }
+        self.begin_flight(state, request, access, mapping, false)
+    }
+
+    fn begin_flight(
+        &self,
+        mut state: MutexGuard<'_, State<P>>,
+        request: PageRange,
+        access: Access,
+        mapping: Option<Option<Mapping>>,
+        single: bool,
+    ) -> Result<Begun<P>, AcquireError> {
+        if let Some(flight) = state.flights.iter().find(|f| !single && f.serves(request, access)) {
+            return Ok(Begun::Wait(flight.clone()));
+        }
+        self.check_thread()?;
+        let extent = if single {
+            Extent { range: request, zoned: false }
+        } else {
+            match self.extent(&mut state, request, access, mapping) {
+                Widening::Register(extent) => extent,
+                Widening::AskMapping => return Ok(Begun::AskMapping),
+                Widening::Reap => return Ok(Begun::Reap),
+            }
+        };
+        match self.make_room(&mut state, extent.range.pages()) {
+            Room::Enough => Ok(Begun::Fly(self.plan(&mut state, request, extent, access, single))),
+            Room::Reap => Ok(Begun::Reap),
+            Room::None => Err(self.budget_error(&state, extent.range)),
+        }
+    }
+
+    fn plan(
+        &self,
+        state: &mut State<P>,
+        request: PageRange,
+        extent: Extent,
+        access: Access,
+        single: bool,
+    ) -> Plan {
+        let flight = Arc::new(Flight::new(extent.range, access));
+        if single {
+            // Not shared; but a change meanwhile must still be noticed.
+            flight.land(Landed::Again);
+        }
+        state.flights.push(flight.clone());
+        state.charge(extent.range.pages(), extent.zoned);
+        self.note_charge(state);
+        Plan { flight, request, extent, access, single }
+    }
+
+    fn note_charge(&self, state: &State<P>) {
+        let bytes = state.charged_pages * crate::PAGE_SIZE as u64;
+        self.counters.bytes_registered_peak.raise_to(bytes);
+        self.counters.regions_registered_peak.raise_to(state.charged_regions);
+    }
+
+    pub(super) fn check_thread(&self) -> Result<(), AcquireError> {
+        match self.provider.affinity() {
+            Affinity::OwnerThread(owner) if owner != std::thread::current().id() => {
+                Err(RegisterError::WrongThread.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Registers and publishes. Whatever happens, the flight lands and the charge is right.
+    fn fly(self_: &Arc<Self>, plan: Plan) -> Result<Flown<P>, AcquireError> {
+        let guard = Landing { inner: self_, plan: &plan, landed: false };
+        let fresh = match self_.register(&plan) {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                self_.counters.register_failures.add(1);
+                guard.land(Landed::Failed(error.clone()), true);
+                return Err(error);
+            }
+        };
+        self_.counters.registrations.add(1);
+        Ok(Self::publish(self_, &plan, fresh, guard))
+    }
+
+    /// Watches, then registers: a change in between is reported, and found when publishing.
+    fn register(&self, plan: &Plan) -> Result<Fresh<P>, AcquireError> {
+        let range = plan.extent.range;
+        let (cacheable, stamp) = match self.subscribe(plan)? {
+            Subscription::Events => (true, None),
+            Subscription::Checked(stamp) => (true, Some(stamp)),
+            Subscription::Uncacheable(_) => (false, None),
+        };
+        let started_ns = self.host.now_ns();
+        let mr = match self.register_once(range, plan.access) {
+            Err(error) if error.evicting_may_help() && self.evict_for(range.pages()) => {
+                self.register_once(range, plan.access)?
+            }
+            result => result?,
+        };
+        let cost_ns = self.host.now_ns().saturating_sub(started_ns);
+        Ok(Fresh { mr, stamp, cost_ns, cacheable: cacheable && !plan.single })
+    }
+
+    fn register_once(&self, range: PageRange, access: Access) -> Result<P::Mr, RegisterError> {
+        // SAFETY: the caller of `Cache::acquire` promised that the device may access what the
+        // registration covers, as far as it is told to.
+        unsafe { self.provider.register(range, access) }
+    }
+
+    fn subscribe(&self, plan: &Plan) -> Result<Subscription, AcquireError> {
+        if self.coherent || plan.single {
+            return Ok(Subscription::Events);
+        }
+        match self.generation.monitor().subscribe(plan.extent.range, plan.access) {
+            Ok(subscription) => Ok(subscription),
+            Err(MonitorError::Forked) => Err(AcquireError::Forked),
+            // Not being able to watch is no reason not to serve.
+            Err(_) => Ok(Subscription::Uncacheable("the monitor could not watch the range")),
+        }
+    }
+
+    /// Makes the registration a region, unless its range changed since before it was made.
+    fn publish(self_: &Arc<Self>, plan: &Plan, fresh: Fresh<P>, guard: Landing<'_, P>) -> Flown<P> {
+        let mut state = self_.drained_state();
+        let usable = plan.single || !plan.flight.is_invalidated();
+        if !usable || (state.closed && fresh.cacheable) {
+            drop(state);
+            self_.counters.raced.add(1);
+            self_.discard(fresh.mr, plan.extent);
+            guard.land(Landed::Again, false);
+            return Flown::Raced;
+        }
+        let (cacheable, now) = (fresh.cacheable, self_.advance_clock(&mut state));
+        let cost_ns = fresh.cost_ns;
+        let new = self_.new_region(plan, fresh, now);
+        let (index, region) = state.insert(&self_.slab, new, plan.request, cost_ns);
+        let held = Held::count(region);
+        if plan.single && plan.flight.is_invalidated() {
+            region.set_state(RegionState::Stale);
+        }
+        self_.count_new(region.range(), cacheable);
+        guard.land_locked(&mut state, if cacheable { Landed::Published } else { Landed::Again });
+        Flown::Done(match cacheable {
+            true => Registration::cached(held),
+            false => Registration::single(held, self_.clone(), index),
+        })
+    }
+
+    fn new_region(&self, plan: &Plan, fresh: Fresh<P>, now: u64) -> NewRegion<P> {
+        NewRegion {
+            range: plan.extent.range,
+            access: plan.access,
+            state: if fresh.cacheable { RegionState::Live } else { RegionState::Single },
+            key: self.provider.key(&fresh.mr),
+            mr: fresh.mr,
+            stamp: fresh.stamp,
+            zoned: plan.extent.zoned,
+            now,
+        }
+    }
+
+    fn count_new(&self, range: PageRange, cacheable: bool) {
+        let (bytes, c) = (range.len_bytes() as u64, &self.counters);
+        c.regions_registered.add(1);
+        c.bytes_registered.add(bytes);
+        if cacheable {
+            c.regions_live.add(1);
+            c.bytes_live.add(bytes);
+        } else {
+            c.uncached.add(1);
+        }
+    }
+}
+
+/// Ends a flight exactly once, also when the provider or monitor panics.
+struct Landing<'a, P: Provider> {
+    inner: &'a Inner<P>,
+    plan: &'a Plan,
+    landed: bool,
+}
+
+impl<P: Provider> Landing<'_, P> {
+    fn land(mut self, how: Landed, discharge: bool) {
+        self.finish(how, discharge);
+    }
+
+    fn land_locked(mut self, state: &mut State<P>, how: Landed) {
+        self.remove(state);
+        self.plan.flight.land(how);
+        self.landed = true;
+    }
+
+    fn remove(&self, state: &mut State<P>) {
+        state.flights.retain(|f| !Arc::ptr_eq(f, &self.plan.flight));
+    }
+
+    fn finish(&mut self, how: Landed, discharge: bool) {
+        let mut state = self.inner.state();
+        self.remove(&mut state);
+        if discharge {
+            state.discharge(self.plan.extent.range.pages(), self.plan.extent.zoned);
+        }
+        drop(state);
+        self.plan.flight.land(how);
+        self.landed = true;
+    }
+}
+
+impl<P: Provider> Drop for Landing<'_, P> {
+    fn drop(&mut self) {
+        if !self.landed {
+            self.finish(Landed::Failed(AcquireError::Panicked), true);
+        }
+    }
+}

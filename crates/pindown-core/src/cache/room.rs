@@ -1,0 +1,125 @@
+//! Budget and eviction.
+
+use std::collections::HashSet;
+
+use super::Inner;
+use super::state::State;
+use crate::eviction::{UseWord, Uses};
+use crate::hold::{self, Slab, State as RegionState};
+use crate::{AcquireError, PAGE_SIZE, PageRange, Provider};
+
+/// What [`Inner::make_room`] says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Go ahead.
+    Enough,
+    /// Victims were doomed, or others are: deregister them, without the lock, and ask again.
+    Reap,
+    /// Nothing that could go is left.
+    None,
+}
+
+/// The policy's view of the regions.
+struct Seen<'a, P: Provider> {
+    slab: &'a Slab<P>,
+    held: HashSet<u32>,
+    now: u64,
+}
+
+impl<P: Provider> Uses for Seen<'_, P> {
+    fn word(&self, region: u32) -> UseWord {
+        self.slab.get(region).map_or(UseWord::default(), |r| r.last_use())
+    }
+    fn held(&self, region: u32) -> bool {
+        self.held.contains(&region) || self.slab.get(region).is_none_or(|r| r.is_counted())
+    }
+    fn now(&self) -> u64 {
+        self.now
+    }
+}
+
+impl<P: Provider> Inner<P> {
+    /// Regions that seem to be held. Without a fence this may miss a hold that is just being
+    /// taken; so it chooses victims, and never decides a deregistration.
+    pub(super) fn held_hint(&self) -> HashSet<u32> {
+        let mut held = HashSet::new();
+        hold::registry().scan(self.id, |index| {
+            held.insert(index);
+        });
+        held
+    }
+
+    fn seen(&self) -> Seen<'_, P> {
+        Seen { slab: &self.slab, held: self.held_hint(), now: self.clock.now() }
+    }
+
+    /// Makes room for one registration of `pages` pages.
+    pub(super) fn make_room(&self, state: &mut State<P>, pages: u64) -> Room {
+        if !state.is_over(&self.bounds, pages) {
+            return Room::Enough;
+        }
+        let most_pages = self.bounds.pages.saturating_sub(pages);
+        let most_regions = self.bounds.regions.saturating_sub(1);
+        let evicted = self.evict_down_to(state, most_pages, most_regions);
+        if evicted || state.reaping > 0 || state.doomed.iter().any(|d| !d.held) {
+            Room::Reap
+        } else {
+            Room::None
+        }
+    }
+
+    /// Dooms victims until, once they are deregistered, at most that much is left.
+    fn evict_down_to(&self, state: &mut State<P>, most_pages: u64, most_regions: u64) -> bool {
+        let (going_pages, going_regions) = self.going(state);
+        let mut pages = state.charged_pages.saturating_sub(going_pages);
+        let mut regions = state.charged_regions.saturating_sub(going_regions);
+        let (seen, mut evicted) = (self.seen(), false);
+        while pages > most_pages || regions > most_regions {
+            let Some(victim) = state.policy.victim(&seen) else { break };
+            pages = pages.saturating_sub(self.slab.get(victim).map_or(0, |r| r.pages()));
+            regions = regions.saturating_sub(1);
+            state.doom(&self.slab, victim, RegionState::Evicted, &self.counters);
+            self.counters.evictions.add(1);
+            evicted = true;
+        }
+        evicted
+    }
+
+    /// What will be gone after the next reap, as far as is known.
+    fn going(&self, state: &State<P>) -> (u64, u64) {
+        let pages = |index| self.slab.get(index).map_or(0, |r| r.pages());
+        let unheld = state.doomed.iter().filter(|d| !d.held);
+        unheld.fold((0, 0), |(p, n), d| (p + pages(d.index), n + 1))
+    }
+
+    pub(super) fn budget_error(&self, state: &State<P>, range: PageRange) -> AcquireError {
+        let bytes = |pages: u64| pages.saturating_mul(PAGE_SIZE as u64);
+        AcquireError::Budget {
+            needed_bytes: range.len_bytes() as u64,
+            charged_bytes: bytes(state.charged_pages),
+            max_bytes: bytes(self.bounds.pages),
+            charged_regions: state.charged_regions,
+            max_regions: self.bounds.regions,
+        }
+    }
+
+    /// After the system refused: gives up at least `pages` pages of what is not held.
+    pub(super) fn evict_for(&self, pages: u64) -> bool {
+        let evicted = {
+            let mut state = self.drained_state();
+            let target = state.charged_pages.saturating_sub(pages.max(1) * 2);
+            let waiting = state.doomed.iter().any(|d| !d.held);
+            self.evict_down_to(&mut state, target, u64::MAX) || waiting
+        };
+        evicted && self.reap() > 0
+    }
+
+    pub(super) fn shrink(&self, max_bytes: u64) -> u64 {
+        {
+            let mut state = self.drained_state();
+            self.evict_down_to(&mut state, max_bytes / PAGE_SIZE as u64, u64::MAX);
+        }
+        self.reap();
+        self.state().charged_pages * PAGE_SIZE as u64
+    }
+}

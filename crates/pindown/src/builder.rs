@@ -1,0 +1,153 @@
+//! [`Builder`]: from a provider to a running cache.
+
+use std::sync::Arc;
+
+use pindown_core::{Access, Affinity, BuildError, Config, Monitor, MonitorError, PolicyKind, Provider};
+
+use crate::cache::Cache;
+use crate::monitor::{Manual, NoMonitor, Uncached};
+use crate::sys::host::LinuxHost;
+use crate::worker::Worker;
+
+/// Which monitor keeps the cache coherent.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum MonitorChoice {
+    /// The best that starts here; where none does, nothing is cached and everything still works.
+    #[default]
+    Auto,
+    /// userfaultfd events (Linux 6.7, unprivileged).
+    #[cfg(any())]
+    Uffd,
+    /// The application reports its changes.
+    Manual,
+    /// Caches nothing: each request registers.
+    Uncached,
+    /// Caches everything and sees nothing: moves stale bytes. To demonstrate the hazard only.
+    None,
+    /// One of your own, or one built with options.
+    Custom(Arc<dyn Monitor>),
+}
+
+/// Builds a [`Cache`].
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use pindown::provider::sim::Sim;
+/// let cache = pindown::Builder::new(Sim::new()).max_bytes(64 << 20).build()?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Builder<P: Provider> {
+    provider: P,
+    monitor: MonitorChoice,
+    config: Config,
+}
+
+impl<P: Provider> Builder<P> {
+    /// Defaults: monitor `auto`, a budget below RLIMIT_MEMLOCK and the provider's limits, widening on.
+    pub fn new(provider: P) -> Self {
+        Self { provider, monitor: MonitorChoice::Auto, config: Config::default() }
+    }
+
+    /// Who sees the address space change.
+    pub fn monitor(mut self, monitor: MonitorChoice) -> Self {
+        self.monitor = monitor;
+        self
+    }
+
+    /// Most bytes registered at a time.
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.config.max_bytes = Some(bytes);
+        self
+    }
+
+    /// Most registrations at a time.
+    pub fn max_regions(mut self, regions: u64) -> Self {
+        self.config.max_regions = Some(regions);
+        self
+    }
+
+    /// Whether neighbours asked for one after the other are registered together.
+    pub fn widen(mut self, widen: bool) -> Self {
+        self.config.widen = widen;
+        self
+    }
+
+    /// Which registration goes when there is no room.
+    pub fn policy(mut self, policy: PolicyKind) -> Self {
+        self.config.policy = policy;
+        self
+    }
+
+    /// Registrations with remote rights are really deregistered when they are put, so that no peer
+    /// reaches the memory afterwards. They are then never cached.
+    pub fn revoke_on_put(mut self) -> Self {
+        self.config.single_use = Access::REMOTE;
+        self
+    }
+
+    /// All of core's settings at once.
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Starts the monitor and the worker thread.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Monitor`] when the chosen monitor does not start here; `Auto` always does.
+    pub fn build(self) -> Result<Cache<P>, BuildError> {
+        check_page_size()?;
+        let caps = self.provider.caps();
+        let mut config = self.config;
+        if config.max_bytes.is_none() {
+            config.max_bytes = crate::budget::default_max_bytes(caps.max_bytes);
+        }
+        let owned = matches!(self.provider.affinity(), Affinity::OwnerThread(_));
+        let monitor = choose(self.monitor, caps.coherent)?;
+        let host = Arc::new(LinuxHost::new());
+        let cache = pindown_core::Cache::new(self.provider, monitor, host, config)?;
+        let worker = (!owned).then(|| Worker::start(cache.clone())).transpose();
+        let worker = worker.map_err(|source| BuildError::Monitor {
+            name: "worker thread",
+            source: MonitorError::Io { what: "starting the worker thread", source },
+        })?;
+        Ok(Cache::new(cache, worker))
+    }
+}
+
+fn check_page_size() -> Result<(), BuildError> {
+    match crate::sys::page_size() {
+        pindown_core::PAGE_SIZE => Ok(()),
+        _ => Err(BuildError::Config { what: "this kernel's pages are not 4 KiB, which pindown needs" }),
+    }
+}
+
+fn choose(choice: MonitorChoice, coherent: bool) -> Result<Arc<dyn Monitor>, BuildError> {
+    Ok(match choice {
+        MonitorChoice::Auto if coherent => Arc::new(Uncached::new()),
+        MonitorChoice::Auto => auto(),
+        #[cfg(any())]
+        MonitorChoice::Uffd => Arc::new(uffd()?),
+        MonitorChoice::Manual => Arc::new(Manual::new()),
+        MonitorChoice::Uncached => Arc::new(Uncached::new()),
+        MonitorChoice::None => Arc::new(NoMonitor::new()),
+        MonitorChoice::Custom(monitor) => monitor,
+    })
+}
+
+#[cfg(any())]
+fn uffd() -> Result<crate::monitor::uffd::Uffd, BuildError> {
+    crate::monitor::uffd::Uffd::new().map_err(|source| BuildError::Monitor { name: "uffd", source })
+}
+
+/// What `auto` takes here: the first that starts.
+fn auto() -> Arc<dyn Monitor> {
+    #[cfg(any())]
+    if let Ok(monitor) = uffd() {
+        return Arc::new(monitor);
+    }
+    Arc::new(Uncached::new())
+}

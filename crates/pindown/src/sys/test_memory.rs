@@ -1,0 +1,84 @@
+//! Mappings for tests: made, changed in every way, and unmapped at the end.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd};
+
+use pindown_core::{PAGE_SIZE, PageRange};
+
+/// A mapping with an unmapped or inaccessible page on both sides, so that it is a mapping by itself.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    base: usize,
+    pages: usize,
+}
+
+const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
+const ANON: i32 = libc::MAP_ANONYMOUS;
+
+impl Memory {
+    pub(crate) fn anonymous(pages: usize) -> Self {
+        Self::anonymous_alone(pages)
+    }
+
+    pub(crate) fn anonymous_alone(pages: usize) -> Self {
+        Self::map(pages, RW, libc::MAP_PRIVATE | ANON, -1)
+    }
+
+    pub(crate) fn shared_anonymous(pages: usize) -> Self {
+        Self::map(pages, RW, libc::MAP_SHARED | ANON, -1)
+    }
+
+    pub(crate) fn of_file(file: &File, pages: usize, shared: bool) -> Self {
+        let flags = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+        Self::map(pages, RW, flags, file.as_raw_fd())
+    }
+
+    pub(crate) fn of_file_read_only(file: &File, pages: usize) -> Self {
+        Self::map(pages, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd())
+    }
+
+    fn map(pages: usize, prot: i32, flags: i32, fd: i32) -> Self {
+        let around = (pages + 2) * PAGE_SIZE;
+        let none = libc::MAP_PRIVATE | ANON | libc::MAP_NORESERVE;
+        // SAFETY: a fresh inaccessible mapping, then one over its inner pages, which are ours.
+        let base = unsafe {
+            let outer = libc::mmap(std::ptr::null_mut(), around, libc::PROT_NONE, none, -1, 0);
+            assert_ne!(outer, libc::MAP_FAILED);
+            let inner = outer.add(PAGE_SIZE);
+            let at = libc::mmap(inner, pages * PAGE_SIZE, prot, flags | libc::MAP_FIXED, fd, 0);
+            assert_eq!(at, inner, "{}", std::io::Error::last_os_error());
+            inner as usize
+        };
+        Self { base, pages }
+    }
+
+    pub(crate) fn addr(&self) -> usize {
+        self.base
+    }
+
+    /// `count` pages from page `first` of it.
+    pub(crate) fn pages(&self, first: usize, count: usize) -> PageRange {
+        let start = self.base + first * PAGE_SIZE;
+        PageRange::new(start, start + count * PAGE_SIZE).unwrap()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let start = self.base - PAGE_SIZE;
+        // SAFETY: the mapping and its guards were made by `map` and end with their owner.
+        unsafe { libc::munmap(start as *mut libc::c_void, (self.pages + 2) * PAGE_SIZE) };
+    }
+}
+
+/// A memfd of `pages` pages.
+pub(crate) fn memfd(pages: usize) -> File {
+    // SAFETY: the name is a C string; the descriptor returned is new and owned by the file.
+    let file = unsafe {
+        let fd = libc::memfd_create(c"pindown-test".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+        assert!(fd >= 0);
+        File::from_raw_fd(fd)
+    };
+    file.set_len((pages * PAGE_SIZE) as u64).unwrap();
+    file
+}

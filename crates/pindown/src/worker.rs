@@ -1,0 +1,64 @@
+//! The worker: the thread that deregisters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use pindown_core::Provider;
+
+/// Longest sleep when nothing is due; every change wakes it earlier.
+const IDLE: Duration = Duration::from_secs(1);
+/// After a wake-up, how long deregistrations are gathered, so that one fence serves many. With
+/// the deregistration itself well under the promised 10 ms.
+const GATHER: Duration = Duration::from_millis(1);
+
+/// Runs a core cache's [`drive`](pindown_core::Cache::drive) until dropped.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts it. It keeps the cache, also past the drop of `Worker`, until nothing is
+    /// registered: what is held when the last `Cache` goes is deregistered after its put.
+    pub(crate) fn start<P: Provider>(cache: pindown_core::Cache<P>) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread =
+            std::thread::Builder::new().name("pindown-worker".into()).spawn(move || run(&cache, &stopped))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+
+    /// Tells it to end. [`Cache::wake_worker`](pindown_core::Cache::wake_worker) makes it notice.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+}
+
+fn run<P: Provider>(cache: &pindown_core::Cache<P>, stop: &AtomicBool) {
+    crate::sys::block_signals();
+    while !stop.load(Ordering::Acquire) {
+        cache.wait_for_work(IDLE);
+        std::thread::sleep(GATHER);
+        cache.drive();
+    }
+    linger(cache);
+}
+
+/// Everything is doomed by now; waits for the last put.
+fn linger<P: Provider>(cache: &pindown_core::Cache<P>) {
+    cache.begin_close();
+    while cache.drive() > 0 || cache.stats().regions_registered > 0 {
+        std::thread::sleep(Duration::from_millis(4));
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop();
+        // Not joined: it may have to wait for holders, and this may be one's own drop.
+        drop(self.thread.take());
+    }
+}
