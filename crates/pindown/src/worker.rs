@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pindown_core::Provider;
@@ -17,7 +16,6 @@ const GATHER: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Worker {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Worker {
@@ -26,9 +24,11 @@ impl Worker {
     pub(crate) fn start<P: Provider>(cache: pindown_core::Cache<P>) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let thread =
-            std::thread::Builder::new().name("pindown-worker".into()).spawn(move || run(&cache, &stopped))?;
-        Ok(Self { stop, thread: Some(thread) })
+        let builder = std::thread::Builder::new().name("pindown-worker".into());
+        // Detached at once: it may have to wait for holders, the last drop may come from one of
+        // them, and in a forked child there is no such thread to join or detach.
+        drop(builder.spawn(move || run(&cache, &stopped))?);
+        Ok(Self { stop })
     }
 
     /// Tells it to end. [`Cache::wake_worker`](pindown_core::Cache::wake_worker) makes it notice.
@@ -41,6 +41,7 @@ fn run<P: Provider>(cache: &pindown_core::Cache<P>, stop: &AtomicBool) {
     crate::sys::block_signals();
     while !stop.load(Ordering::Acquire) {
         cache.wait_for_work(IDLE);
+        cache.drive_urgent();
         std::thread::sleep(GATHER);
         cache.drive();
     }
@@ -52,13 +53,5 @@ fn linger<P: Provider>(cache: &pindown_core::Cache<P>) {
     cache.begin_close();
     while cache.drive() > 0 || cache.stats().regions_registered > 0 {
         std::thread::sleep(Duration::from_millis(4));
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.stop();
-        // Not joined: it may have to wait for holders, and this may be one's own drop.
-        drop(self.thread.take());
     }
 }

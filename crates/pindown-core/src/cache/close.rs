@@ -86,6 +86,9 @@ impl<P: Provider> Inner<P> {
     }
 
     pub(super) fn doom_all(&self) {
+        if self.drained.is_forked() {
+            return;
+        }
         let mut state = self.drained_state();
         state.closed = true;
         for index in state.all() {
@@ -104,16 +107,18 @@ impl<P: Provider> Drop for Inner<P> {
     /// hold does not keep the cache, so the slab is left behind for it. (With `pindown`'s worker
     /// this does not happen: the worker keeps the cache until the last put.)
     fn drop(&mut self) {
-        if !self.drained.is_forked() {
-            self.generation.monitor().stop();
-            self.doom_all();
-            if self.check_thread().is_ok() {
-                self.reap();
-                self.retry_failing();
-            }
+        if self.drained.is_forked() {
+            // The parent's registrations, and locks that nobody may be left to release.
+            std::mem::forget(self.slab.clone());
+            return;
         }
-        let left = self.state().charged_regions > 0 || self.drained.is_forked();
-        if left {
+        self.generation.monitor().stop();
+        self.doom_all();
+        if self.check_thread().is_ok() {
+            self.reap();
+            self.retry_failing();
+        }
+        if self.left().0 > 0 {
             std::mem::forget(self.slab.clone());
         }
         crate::hold::forget_hits(self.id);

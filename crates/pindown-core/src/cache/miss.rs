@@ -22,6 +22,12 @@ struct Plan {
     single: bool,
 }
 
+impl Plan {
+    fn is_wide(&self) -> bool {
+        self.extent.range != self.request
+    }
+}
+
 /// What the locked part of a request decides.
 enum Begun<P: Provider> {
     Hit(Held<P>),
@@ -188,17 +194,32 @@ impl<P: Provider> Inner<P> {
 
     /// Registers and publishes. Whatever happens, the flight lands and the charge is right.
     fn fly(self_: &Arc<Self>, plan: Plan) -> Result<Flown<P>, AcquireError> {
-        let guard = Landing { inner: self_, plan: &plan, landed: false };
-        let fresh = match self_.register(&plan) {
-            Ok(fresh) => fresh,
+        let mut landing = Landing { inner: self_, plan, landed: false };
+        let mut result = self_.register(&landing.plan);
+        if result.is_err() && landing.plan.is_wide() {
+            // What was added to the request may be what cannot be registered.
+            self_.narrow(&mut landing.plan);
+            result = self_.register(&landing.plan);
+        }
+        match result {
+            Ok(fresh) => {
+                self_.counters.registrations.add(1);
+                Ok(Self::publish(self_, fresh, landing))
+            }
             Err(error) => {
                 self_.counters.register_failures.add(1);
-                guard.land(Landed::Failed(error.clone()), true);
-                return Err(error);
+                landing.land(Landed::Failed(error.clone()), true);
+                Err(error)
             }
-        };
-        self_.counters.registrations.add(1);
-        Ok(Self::publish(self_, &plan, fresh, guard))
+        }
+    }
+
+    /// Gives up widening.
+    fn narrow(&self, plan: &mut Plan) {
+        let mut state = self.state();
+        state.discharge(plan.extent.range.pages(), plan.extent.zoned);
+        plan.extent.range = plan.request;
+        state.charge(plan.extent.range.pages(), plan.extent.zoned);
     }
 
     /// Watches, then registers: a change in between is reported, and found when publishing.
@@ -239,14 +260,15 @@ impl<P: Provider> Inner<P> {
     }
 
     /// Makes the registration a region, unless its range changed since before it was made.
-    fn publish(self_: &Arc<Self>, plan: &Plan, fresh: Fresh<P>, guard: Landing<'_, P>) -> Flown<P> {
+    fn publish(self_: &Arc<Self>, fresh: Fresh<P>, landing: Landing<'_, P>) -> Flown<P> {
+        let plan = &landing.plan;
         let mut state = self_.drained_state();
         let usable = plan.single || !plan.flight.is_invalidated();
         if !usable || (state.closed && fresh.cacheable) {
             drop(state);
             self_.counters.raced.add(1);
             self_.discard(fresh.mr, plan.extent);
-            guard.land(Landed::Again, false);
+            landing.land(Landed::Again, false);
             return Flown::Raced;
         }
         let (cacheable, now) = (fresh.cacheable, self_.advance_clock(&mut state));
@@ -258,7 +280,7 @@ impl<P: Provider> Inner<P> {
             region.set_state(RegionState::Stale);
         }
         self_.count_new(region.range(), cacheable);
-        guard.land_locked(&mut state, if cacheable { Landed::Published } else { Landed::Again });
+        landing.land_locked(&mut state, if cacheable { Landed::Published } else { Landed::Again });
         Flown::Done(match cacheable {
             true => Registration::cached(held),
             false => Registration::single(held, self_.clone(), index),
@@ -271,6 +293,7 @@ impl<P: Provider> Inner<P> {
             access: plan.access,
             state: if fresh.cacheable { RegionState::Live } else { RegionState::Single },
             key: self.provider.key(&fresh.mr),
+            at_once: self.provider.release_at_once(&fresh.mr),
             mr: fresh.mr,
             stamp: fresh.stamp,
             zoned: plan.extent.zoned,
@@ -294,7 +317,7 @@ impl<P: Provider> Inner<P> {
 /// Ends a flight exactly once, also when the provider or monitor panics.
 struct Landing<'a, P: Provider> {
     inner: &'a Inner<P>,
-    plan: &'a Plan,
+    plan: Plan,
     landed: bool,
 }
 

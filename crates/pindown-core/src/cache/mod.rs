@@ -129,6 +129,9 @@ impl<P: Provider> Inner<P> {
     }
 
     fn stats(&self) -> Stats {
+        if self.drained.is_forked() {
+            return Stats::default(); // the child has no registrations, and locks may be held for ever
+        }
         let mut stats = self.counters.snapshot();
         stats.hits += hold::registry().hits(self.id);
         stats.gets = stats.hits + stats.misses;
@@ -213,6 +216,12 @@ impl<P: Provider> Cache<P> {
         self.0.drive()
     }
 
+    /// The part of [`drive`](Self::drive) that cannot wait for others to gather: registrations whose
+    /// provider wants them [released at once](Provider::release_at_once).
+    pub fn drive_urgent(&self) -> usize {
+        self.0.drive_urgent()
+    }
+
     /// Sleeps until there is something to [`drive`](Self::drive), or `timeout` is over. For one
     /// thread at a time.
     pub fn wait_for_work(&self, timeout: Duration) {
@@ -237,6 +246,36 @@ impl<P: Provider> Cache<P> {
     /// `timeout` for what is held.
     pub fn close(self, timeout: Duration) -> Result<(), CloseError> {
         self.0.close(timeout)
+    }
+
+    /// Like [`acquire`](Self::acquire) for any length: one registration a segment where one alone
+    /// cannot be long enough (io_uring: 1 GiB), in order of addresses.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire); what was acquired before the error is put.
+    ///
+    /// # Safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub unsafe fn acquire_segments(
+        &self,
+        addr: *const u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Vec<Registration<P>>, AcquireError> {
+        let whole = PageRange::covering(addr.addr(), len)?;
+        let most =
+            (self.0.bounds.region_pages as usize).saturating_mul(crate::PAGE_SIZE).max(crate::PAGE_SIZE);
+        let segments = (whole.start()..whole.end()).step_by(most);
+        segments
+            .map(|start| {
+                let (first, end) =
+                    (start.max(addr.addr()), start.saturating_add(most).min(addr.addr() + len));
+                // SAFETY: the caller's promise covers each part.
+                unsafe { self.acquire(addr.with_addr(first), end - first, access) }
+            })
+            .collect()
     }
 
     /// Begins to close without waiting: later requests fail, and [`drive`](Self::drive) deregisters

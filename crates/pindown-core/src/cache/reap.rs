@@ -31,6 +31,15 @@ impl<P: Provider> Inner<P> {
         self.reap() + self.retry_failing()
     }
 
+    /// The part of [`drive`](Self::drive) that cannot wait: huge pages stay taken while pinned.
+    pub(super) fn drive_urgent(&self) -> usize {
+        if self.drained.is_forked() || self.check_thread().is_err() {
+            return 0;
+        }
+        let urgent = self.drained_state().urgent;
+        if urgent { self.reap() } else { 0 }
+    }
+
     pub(super) fn wait_for_work(&self, timeout: Duration) {
         let busy = {
             let state = self.state();
@@ -72,6 +81,7 @@ impl<P: Provider> Inner<P> {
     fn take_doomed(&self) -> Vec<Doomed> {
         let mut state = self.state();
         let batch = std::mem::take(&mut state.doomed);
+        state.urgent = false;
         state.reaping += batch.len() as u64;
         batch
     }

@@ -58,6 +58,9 @@ impl<P: Provider> Inner<P> {
         if !state.is_over(&self.bounds, pages) {
             return Room::Enough;
         }
+        if pages > self.bounds.pages || self.bounds.regions == 0 {
+            return Room::None; // nothing is given up for what cannot fit anyway
+        }
         let most_pages = self.bounds.pages.saturating_sub(pages);
         let most_regions = self.bounds.regions.saturating_sub(1);
         let evicted = self.evict_down_to(state, most_pages, most_regions);
@@ -115,6 +118,9 @@ impl<P: Provider> Inner<P> {
     }
 
     pub(super) fn shrink(&self, max_bytes: u64) -> u64 {
+        if self.drained.is_forked() {
+            return 0;
+        }
         {
             let mut state = self.drained_state();
             self.evict_down_to(&mut state, max_bytes / PAGE_SIZE as u64, u64::MAX);

@@ -27,6 +27,8 @@ pub(crate) struct State<P: Provider> {
     pub(crate) reaping: u64,
     pub(crate) single: HashSet<u32>,
     pub(crate) closed: bool,
+    /// A doomed region's pages are to go back without delay.
+    pub(crate) urgent: bool,
     /// Registered or being registered.
     pub(crate) charged_pages: u64,
     pub(crate) charged_regions: u64,
@@ -65,6 +67,7 @@ impl<P: Provider> State<P> {
             reaping: 0,
             single: HashSet::new(),
             closed: false,
+            urgent: false,
             charged_pages: 0,
             charged_regions: 0,
             free: Vec::new(),
@@ -129,6 +132,7 @@ impl<P: Provider> State<P> {
         let removal = if why == RegionState::Evicted { Removal::Evicted } else { Removal::Invalidated };
         self.policy.removed(index, region.last_use(), removal);
         self.doomed.push(Doomed { index, held: false });
+        self.urgent |= region.is_at_once();
         counters.regions_live.sub(1);
         counters.bytes_live.sub(region.range().len_bytes() as u64);
     }

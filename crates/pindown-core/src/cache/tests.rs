@@ -141,7 +141,8 @@ fn remote_registrations_are_never_widened() {
 #[test]
 fn the_budget_holds_and_held_regions_stay() {
     let sim = Sim::new();
-    let config = Config { max_regions: Some(4), max_bytes: Some(16 << 12), widen: false, ..Config::default() };
+    let config =
+        Config { max_regions: Some(4), max_bytes: Some(16 << 12), widen: false, ..Config::default() };
     let cache = cache_with(&sim, config);
     let held = get(&cache, 0, 4);
     for i in 1..50 {

@@ -1,7 +1,6 @@
 //! [`ThreadRecord`]: the hazard slots that one thread owns, and the [`Registry`] of all of them.
 
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, light_fence, lock};
-use std::sync::Arc;
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, Mutex, Ordering, light_fence, lock};
 
 /// Holds that one thread can have at a time before it falls back to counting.
 const SLOTS: usize = if cfg!(loom) { 1 } else { 16 };
@@ -25,6 +24,7 @@ pub(crate) struct ThreadRecord {
     /// `(cache id, hits)`; written by the owner alone, without read-modify-write.
     hits: [(AtomicU64, AtomicU64); COUNTERS],
     owned: AtomicBool,
+    next: AtomicPtr<ThreadRecord>,
 }
 
 impl ThreadRecord {
@@ -34,6 +34,7 @@ impl ThreadRecord {
             hint: AtomicU64::new(0),
             hits: std::array::from_fn(|_| (AtomicU64::new(0), AtomicU64::new(0))),
             owned: AtomicBool::new(true),
+            next: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
 
@@ -85,29 +86,54 @@ impl ThreadRecord {
 }
 
 /// All thread records of the process, and hit counts that left them.
+///
+/// Records are a push-only list, so a fork that happens in the middle of a push leaves the child a
+/// list that is whole.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    records: Mutex<Vec<Arc<ThreadRecord>>>,
+    newest: AtomicPtr<ThreadRecord>,
     /// `(cache id, hits)` that made room in a record.
     spilled: Mutex<Vec<(u32, u64)>>,
 }
 
 impl Registry {
     pub(crate) fn new() -> Self {
-        Self { records: Mutex::new(Vec::new()), spilled: Mutex::new(Vec::new()) }
+        Self { newest: AtomicPtr::new(std::ptr::null_mut()), spilled: Mutex::new(Vec::new()) }
+    }
+
+    pub(crate) fn records(&self) -> impl Iterator<Item = &ThreadRecord> {
+        let mut next = self.newest.load(Ordering::Acquire);
+        std::iter::from_fn(move || {
+            // SAFETY: null, or a record leaked by `adopt` and published with Release; never freed
+            // while the registry lives.
+            let record = unsafe { next.as_ref() }?;
+            next = record.next.load(Ordering::Acquire);
+            Some(record)
+        })
     }
 
     /// A record for the calling thread: one that a dead thread left, or a new one. Slots that are
     /// still held (a handle that outlived its thread) stay so.
-    pub(crate) fn adopt(&self) -> Arc<ThreadRecord> {
-        let mut records = lock(&self.records);
-        let parked = records.iter().find(|r| !r.owned.swap(true, Ordering::AcqRel));
-        if let Some(record) = parked {
-            return record.clone();
+    pub(crate) fn adopt(&self) -> &ThreadRecord {
+        if let Some(parked) = self.records().find(|r| !r.owned.swap(true, Ordering::AcqRel)) {
+            return parked;
         }
-        let record = Arc::new(ThreadRecord::new());
-        records.push(record.clone());
-        record
+        let record: *mut ThreadRecord = Box::leak(Box::new(ThreadRecord::new()));
+        self.push(record);
+        // SAFETY: just leaked.
+        unsafe { &*record }
+    }
+
+    fn push(&self, record: *mut ThreadRecord) {
+        let mut newest = self.newest.load(Ordering::Acquire);
+        loop {
+            // SAFETY: `record` was leaked by `adopt` and is not shared before it is pushed here.
+            unsafe { &*record }.next.store(newest, Ordering::Release);
+            match self.newest.compare_exchange(newest, record, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(now) => newest = now,
+            }
+        }
     }
 
     pub(crate) fn park(record: &ThreadRecord) {
@@ -119,12 +145,10 @@ impl Registry {
     ///
     /// Acquire: what a holder did with the region before its put comes before deregistration.
     pub(crate) fn scan(&self, id: u32, mut found: impl FnMut(u32)) {
-        for record in lock(&self.records).iter() {
-            for slot in &record.slots {
-                let tag = slot.load(Ordering::Acquire);
-                if tag >> 32 == u64::from(id) {
-                    found(tag as u32);
-                }
+        for slot in self.records().flat_map(|r| &r.slots) {
+            let tag = slot.load(Ordering::Acquire);
+            if tag >> 32 == u64::from(id) {
+                found(tag as u32);
             }
         }
     }
@@ -132,18 +156,20 @@ impl Registry {
     /// Hits that cache `id` had on all threads.
     pub(crate) fn hits(&self, id: u32) -> u64 {
         let spilled: u64 = lock(&self.spilled).iter().filter(|s| s.0 == id).map(|s| s.1).sum();
-        spilled + lock(&self.records).iter().map(|r| r.hits_of(id)).sum::<u64>()
+        spilled + self.records().map(|r| r.hits_of(id)).sum::<u64>()
     }
 
-    /// Moves another cache's count out of `record` and starts counting for `id`.
+    /// Moves another cache's count out of `record` and starts counting for `id`. Does not wait for
+    /// the lock: in a forked child nobody may be left to release it. A count is lost then.
     pub(crate) fn take_counter(&self, record: &ThreadRecord, id: u32) {
         let (owner, n) = &record.hits[id as usize % COUNTERS];
-        let mut spilled = lock(&self.spilled);
-        let before = owner.load(Ordering::Relaxed) as u32;
-        match spilled.iter_mut().find(|s| s.0 == before) {
-            Some(s) => s.1 += n.load(Ordering::Relaxed),
-            None if before != 0 => spilled.push((before, n.load(Ordering::Relaxed))),
-            None => {}
+        if let Ok(mut spilled) = self.spilled.try_lock() {
+            let before = owner.load(Ordering::Relaxed) as u32;
+            match spilled.iter_mut().find(|s| s.0 == before) {
+                Some(s) => s.1 += n.load(Ordering::Relaxed),
+                None if before != 0 => spilled.push((before, n.load(Ordering::Relaxed))),
+                None => {}
+            }
         }
         n.store(0, Ordering::Relaxed);
         owner.store(u64::from(id), Ordering::Relaxed);
@@ -203,18 +229,11 @@ mod thread {
     fn adopt() -> Option<&'static ThreadRecord> {
         GUARD
             .try_with(|guard| {
-                // Records live in the registry for ever; so does this reference to one.
-                let record = guard.get_or_init(|| Guard(leak(registry().adopt()))).0;
+                let record = guard.get_or_init(|| Guard(registry().adopt())).0;
                 RECORD.set(Some(record));
                 record
             })
             .ok()
-    }
-
-    fn leak(record: Arc<ThreadRecord>) -> &'static ThreadRecord {
-        // SAFETY: the registry, a static, keeps one reference to every record and never removes
-        // any, so the record outlives the process's threads.
-        unsafe { &*Arc::as_ptr(&record) }
     }
 
     #[cold]

@@ -12,9 +12,10 @@ use crate::{Access, PageRange, Provider, UseClock, UseWord};
 const FIRST_SEGMENT: u32 = 6; // 64 records
 const SEGMENTS: usize = 22; // 64 * (2^22 - 1): more than an entry can name
 
+const AT_ONCE: u64 = 1 << 13;
 const CHECKED: u64 = 1 << 14;
 const ZONED: u64 = 1 << 15;
-const _: () = assert!(Access::all().bits() < 1 << 6);
+const _: () = assert!(Access::all().bits() < 1 << 5);
 
 /// Why nobody finds a region any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub(crate) struct Region<P: Provider> {
     /// When it was last used ([`UseWord`](crate::UseWord)), written by hits when it is outdated.
     word: AtomicU64,
     first_page: AtomicU64,
-    /// pages << 16 | zoned << 15 | checked << 14 | access << 8 | state
+    /// pages << 16 | zoned << 15 | checked << 14 | at once << 13 | access << 8 | state
     shape: AtomicU64,
     key: UnsafeCell<MaybeUninit<P::Key>>,
     mr: UnsafeCell<Option<P::Mr>>,
@@ -86,6 +87,11 @@ impl<P: Provider> Region<P> {
     /// Whether each lookup must ask the monitor.
     pub(crate) fn is_checked(&self) -> bool {
         self.shape.load(Ordering::Relaxed) & CHECKED != 0
+    }
+
+    /// Whether its pages are to go back without delay.
+    pub(crate) fn is_at_once(&self) -> bool {
+        self.shape.load(Ordering::Relaxed) & AT_ONCE != 0
     }
 
     /// Whether widening counts it.
@@ -157,7 +163,9 @@ impl<P: Provider> Region<P> {
     ///
     /// The record is [`State::Free`] and its index is not in the table.
     unsafe fn fill(&self, new: NewRegion<P>) {
-        let flags = u64::from(new.stamp.is_some()) * CHECKED + u64::from(new.zoned) * ZONED;
+        let flags = u64::from(new.stamp.is_some()) * CHECKED
+            + u64::from(new.zoned) * ZONED
+            + u64::from(new.at_once) * AT_ONCE;
         let shape = new.range.pages() << 16 | flags | u64::from(new.access.bits()) << 8 | new.state as u64;
         // SAFETY: a free record's cells are read by nobody: a slot or count that still names its
         // index comes from a getter that lost the race, and such a getter undoes without reading.
@@ -181,6 +189,7 @@ pub(crate) struct NewRegion<P: Provider> {
     pub(crate) mr: P::Mr,
     pub(crate) stamp: Option<Stamp>,
     pub(crate) zoned: bool,
+    pub(crate) at_once: bool,
     pub(crate) now: u64,
 }
 

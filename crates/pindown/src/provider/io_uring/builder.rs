@@ -6,6 +6,7 @@ use std::thread;
 
 use pindown_core::Affinity;
 
+use super::mappings::Mappings;
 use super::slots::Slots;
 use super::{Table, UringProvider};
 use crate::sys::process::Process;
@@ -146,6 +147,7 @@ impl UringBuilder {
             table: if self.existing || first > 0 { Table::Shared } else { Table::Own },
             release_tags: self.release_tags,
             process: Process::current(),
+            mappings: Mappings::open(),
         })
     }
 

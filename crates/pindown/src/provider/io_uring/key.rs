@@ -54,7 +54,7 @@ impl fmt::Debug for UringKey {
 #[must_use = "dropped, it stays registered until the ring is closed"]
 pub struct UringMr {
     pub(super) key: UringKey,
-    /// Its pages are of hugetlbfs: they go back to their pool only when unpinned.
+    /// Some pages are of hugetlbfs: they go back to their pool only when unpinned.
     pub(super) hugetlb: bool,
 }
 

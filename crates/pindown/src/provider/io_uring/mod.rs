@@ -56,6 +56,7 @@
 
 mod builder;
 mod key;
+mod mappings;
 mod mover;
 mod refusal;
 mod slots;
@@ -68,6 +69,7 @@ use pindown_core::{Access, Affinity, DeregisterFailed, PageRange, Provider, Prov
 
 pub use self::builder::{UringBuilder, UringError};
 pub use self::key::{UringKey, UringMr};
+use self::mappings::Mappings;
 pub use self::mover::Mover;
 use self::slots::Slots;
 use crate::sys::process::Process;
@@ -83,6 +85,7 @@ pub struct UringProvider {
     table: Table,
     release_tags: Option<u64>,
     process: Process,
+    mappings: Mappings,
 }
 
 /// Whose the table of buffers is.
@@ -170,7 +173,7 @@ impl UringProvider {
         match done {
             Ok(0) => Err(refusal::stopped_short(range)),
             Ok(_) => Ok((0..kept as u16).map(|i| self.mr(slot + i, ranges[usize::from(i)])).collect()),
-            Err(error) => Err(refusal::explain(range, error)),
+            Err(error) => Err(refusal::explain(range, error, &self.mappings)),
         }
     }
 
@@ -219,7 +222,7 @@ impl UringProvider {
     }
 
     fn mr(&self, slot: u16, range: PageRange) -> UringMr {
-        UringMr { key: UringKey::new(slot, range), hugetlb: false }
+        UringMr { key: UringKey::new(slot, range), hugetlb: self.mappings.has_hugetlb(range) }
     }
 }
 
@@ -260,7 +263,10 @@ unsafe impl Provider for UringProvider {
             Ok(1) => Ok(self.mr(slot, range)),
             failed => {
                 self.slots.put(slot, 1);
-                Err(failed.map_or_else(|e| refusal::explain(range, e), |_| refusal::stopped_short(range)))
+                Err(failed.map_or_else(
+                    |e| refusal::explain(range, e, &self.mappings),
+                    |_| refusal::stopped_short(range),
+                ))
             }
         }
     }

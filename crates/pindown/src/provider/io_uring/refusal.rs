@@ -4,18 +4,38 @@ use std::io;
 
 use pindown_core::{Limit, PageRange, RegisterError};
 
+use super::mappings::{Mappings, Obstacle};
 use crate::sys::limits;
 use crate::sys::uring::MAX_BUFFER_BYTES;
 
-const UNPINNABLE: &str = "io_uring pins every page for writing, even to send from it, so all of it must be \
-    mapped and writable; it refuses read-only mappings, shared mappings of files on a disk, device memory, \
-    memfd_secret memory, guard pages and pages beyond the end of their file";
+/// Why the kernel answered EFAULT.
+fn why(obstacle: Obstacle) -> &'static str {
+    match obstacle {
+        Obstacle::Hole => "part of it is not mapped",
+        Obstacle::NotWritable => {
+            "part of it is not writable, and io_uring pins every page for writing, even to send from it: \
+             send such memory without a fixed buffer, or copy it"
+        }
+        Obstacle::SharedFile => {
+            "part of it is a shared mapping of a file whose filesystem writes pages back, which io_uring \
+             does not pin: map it private, keep it in a memfd or on tmpfs, or send it without a fixed buffer"
+        }
+        Obstacle::Special => {
+            "part of it is device memory, memfd_secret or another mapping without ordinary pages"
+        }
+        Obstacle::Unknown => {
+            "io_uring pins every page for writing, even to send from it, so all of it must be mapped and \
+             writable; it refuses shared mappings of files on a disk, device memory, memfd_secret memory, guard \
+             pages, pages beyond the end of their file and pages without memory behind them"
+        }
+    }
+}
 
 /// The error of an update that registered nothing of `range`.
-pub(super) fn explain(range: PageRange, source: io::Error) -> RegisterError {
+pub(super) fn explain(range: PageRange, source: io::Error, mappings: &Mappings) -> RegisterError {
     match source.raw_os_error() {
         Some(libc::EFAULT | libc::EOPNOTSUPP) => {
-            RegisterError::Unsupported { range, why: UNPINNABLE, source }
+            RegisterError::Unsupported { range, why: why(mappings.obstacle(range)), source }
         }
         Some(libc::ENOMEM) => out_of_memory(range, source),
         Some(libc::EAGAIN | libc::EINTR | libc::EBUSY) => RegisterError::Busy { range, source },
@@ -33,8 +53,8 @@ fn out_of_memory(range: PageRange, source: io::Error) -> RegisterError {
             limit: Limit::Memlock,
             value: Some(bytes),
             remedy: "raise RLIMIT_MEMLOCK (`ulimit -l`, LimitMEMLOCK= of the service, or limits.conf), give \
-                the process CAP_IPC_LOCK, or lower max_bytes; all rings of the user share the limit, and a \
-                huge page counts whole",
+                the process CAP_IPC_LOCK, or lower max_bytes; the limit is for all rings of the user \
+                (with the rings themselves on newer kernels), and a huge page counts whole",
             source,
         },
         None => RegisterError::Limit {
