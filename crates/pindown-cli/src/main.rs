@@ -3,6 +3,7 @@
 mod coherence;
 mod exit;
 mod machine;
+mod monitors;
 mod sys;
 mod ui;
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::event::Event;
+use super::event::{Event, Group};
 use super::mapping::{Mapping, Memory};
 use super::oracle::{self, Acquired, Device};
 use super::scene::{Held, Scene};
@@ -91,6 +91,9 @@ fn play_on(
     let mut scene = Scene { memory, arena };
     let result = before(&mut scene, event, device).and_then(|first| {
         change(&mut scene, event)?;
+        if event.group != Group::Harmless {
+            device.changed(scene.span());
+        }
         after(&scene, first, device)
     });
     match result {

@@ -167,7 +167,7 @@ fn shm_dir() -> io::Result<PathBuf> {
 }
 
 /// A directory for files on a disk's file system.
-fn disk_dir() -> io::Result<PathBuf> {
+pub(super) fn disk_dir() -> io::Result<PathBuf> {
     let candidates = ["/var/tmp".into(), std::env::temp_dir(), std::env::current_dir()?];
     let usable =
         |dir: &PathBuf| matches!(sys::is_tmpfs(dir), Ok(false)) && sys::unnamed_file(dir, PAGE_BYTES).is_ok();

@@ -1,6 +1,7 @@
 //! `pindown coherence`: every event on every kind of memory, against a device that really pins.
 
 mod acts;
+mod cached;
 mod cell;
 mod event;
 mod harness;
@@ -18,6 +19,7 @@ mod worker_stack;
 pub(crate) use subject::{CellArgs, FileArgs, in_other_process, run_cell};
 
 use crate::exit::{CliError, Verdict};
+use crate::monitors::MonitorName;
 use crate::ui::{self, Palette};
 use crate::{machine, sys};
 
@@ -29,8 +31,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "io-uring")]
     provider: Provider,
     /// A monitor to test (repeatable); all that start here by default. "none" shows the hazard.
-    #[arg(long = "monitor", value_name = "NAME")]
-    monitors: Vec<String>,
+    #[arg(long = "monitor", value_enum, value_name = "NAME")]
+    monitors: Vec<MonitorName>,
     /// Only kinds of memory whose name contains this.
     #[arg(long, value_name = "TEXT")]
     mapping: Option<String>,

@@ -2,12 +2,14 @@
 
 use super::Provider;
 use super::acts;
+use super::cached::CachedRing;
 use super::cell::{self, CellReport, Outcome};
-use super::event::events;
-use super::harness::{LIMIT_SECONDS, RAW};
-use super::mapping::MAPPINGS;
+use super::event::{Event, events};
+use super::harness::LIMIT_SECONDS;
+use super::mapping::{MAPPINGS, Mapping};
 use super::raw::RawRing;
 use crate::exit::CliError;
+use crate::monitors::MonitorName;
 use crate::sys;
 
 /// Hidden: one cell.
@@ -32,9 +34,23 @@ pub(crate) fn in_other_process(args: &FileArgs) -> std::io::Result<()> {
     acts::file::in_other_process(&args.what, &args.path, args.len_bytes)
 }
 
-/// The monitors to test: those asked for, or all that start.
-pub(crate) fn monitors(_provider: Provider, asked: &[String]) -> Result<Vec<String>, CliError> {
-    if asked.is_empty() { Ok(vec![RAW.into()]) } else { Ok(asked.to_vec()) }
+/// The monitors to test: those asked for, or all that start. Each must start.
+pub(crate) fn monitors(provider: Provider, asked: &[MonitorName]) -> Result<Vec<String>, CliError> {
+    if provider == Provider::Verbs {
+        return Err(CliError::machine("the verbs provider is not in this build", "take --provider io-uring"));
+    }
+    let names = |monitors: &[MonitorName]| monitors.iter().map(|m| m.name().to_owned()).collect();
+    if !asked.is_empty() {
+        asked.iter().try_for_each(|monitor| CachedRing::new(*monitor).map(drop))?;
+        return Ok(names(asked));
+    }
+    let mut refusals = Vec::new();
+    let mut starting = MonitorName::AUTOMATIC.to_vec();
+    starting.retain(|monitor| CachedRing::new(*monitor).map_err(|error| refusals.push(error)).is_ok());
+    match (starting.is_empty(), refusals.pop()) {
+        (true, Some(error)) => Err(error),
+        _ => Ok(names(&starting)),
+    }
 }
 
 /// A cell's process: prints one line and ends without running anything else.
@@ -52,6 +68,24 @@ fn play(args: &CellArgs) -> CellReport {
     let (Some(mapping), Some(event)) = (mapping, event) else {
         return CellReport::new(Outcome::Error, "no such cell");
     };
+    match MonitorName::from_name(&args.subject) {
+        Some(monitor) => play_cached(mapping, event, monitor),
+        None => play_raw(mapping, event),
+    }
+}
+
+fn play_cached(mapping: &Mapping, event: &Event, monitor: MonitorName) -> CellReport {
+    match CachedRing::new(monitor) {
+        Ok(mut device) => {
+            let waived = device.waived();
+            cell::play(mapping, event, &mut device, &waived)
+        }
+        Err(error) => CellReport::new(Outcome::Error, error.to_string()),
+    }
+}
+
+/// [`RAW`]: no cache, no monitor.
+fn play_raw(mapping: &Mapping, event: &Event) -> CellReport {
     match RawRing::new() {
         Ok(mut ring) => cell::play(mapping, event, &mut ring, &[]),
         Err(error) => CellReport::new(Outcome::Error, format!("no ring: {error}")),

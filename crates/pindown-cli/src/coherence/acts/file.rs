@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::super::event::{Event, Group};
+use super::super::mapping::disk_dir;
 use super::super::scene::Scene;
 use super::super::traits::Traits;
 use crate::sys::{self, Source, Span, Via};
@@ -96,9 +97,7 @@ pub(super) fn write_over(scene: &mut Scene, flags: i32) -> io::Result<()> {
 
 /// A file of the same length is cloned over this one (btrfs, XFS).
 fn clone_over(scene: &mut Scene) -> io::Result<()> {
-    let path = sys::reopen_path(scene.file()?).canonicalize()?;
-    let dir = path.parent().ok_or_else(|| io::Error::other("the file has no directory"))?;
-    let other = sys::unnamed_file(dir, len(scene))?;
+    let other = sys::unnamed_file(&disk_dir()?, len(scene))?;
     other.write_all_at(&[0xC1; 512], 0)?;
     sys::clone_file(&other, scene.file()?)
 }
