@@ -4,6 +4,7 @@ mod coherence;
 mod exit;
 mod machine;
 mod monitors;
+mod perf;
 mod sys;
 mod ui;
 
@@ -21,6 +22,7 @@ struct Cli {
 
 #[derive(clap::Subcommand, Debug)]
 enum Verb {
+    Perf(perf::Args),
     Coherence(coherence::Args),
     #[command(name = "__cell", hide = true)]
     Cell(coherence::CellArgs),
@@ -30,6 +32,7 @@ enum Verb {
 
 fn main() -> ExitCode {
     match Cli::parse().verb {
+        Verb::Perf(args) => exit::code(perf::run(&args)),
         Verb::Coherence(args) => exit::code(coherence::run(&args)),
         Verb::Cell(args) => coherence::run_cell(&args),
         Verb::File(args) => match coherence::in_other_process(&args) {

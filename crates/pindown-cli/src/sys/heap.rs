@@ -11,6 +11,9 @@ pub(crate) struct Block {
     len: usize,
 }
 
+// SAFETY: a block of malloc may be used and freed by any thread; this value owns it.
+unsafe impl Send for Block {}
+
 impl Block {
     /// `malloc(len)`. Never freed unless asked: the experiment may have pulled it apart.
     pub(crate) fn new(len: usize) -> io::Result<Self> {

@@ -60,6 +60,15 @@ impl Arena {
     }
 }
 
+/// New private anonymous memory, anywhere.
+pub(crate) fn map_new(len: usize) -> io::Result<Span> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let base = check_map(unsafe { libc::mmap(std::ptr::null_mut(), len, READ_WRITE, flags, -1, 0) })?;
+    // SAFETY: just mapped, for the caller alone.
+    Ok(unsafe { Span::new(base, len) })
+}
+
 /// Maps `source` over `span`, whatever was there.
 pub(crate) fn map_over(span: Span, source: Source<'_>, via: Via) -> io::Result<()> {
     let (prot, flags, fd, offset) = match source {

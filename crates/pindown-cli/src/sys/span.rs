@@ -69,7 +69,7 @@ impl Span {
     pub(crate) fn fill(self, seed: u64) {
         for i in 0..self.len / 8 {
             // SAFETY: the word lies in the span, which is mapped writable and aliased by no reference.
-            unsafe { (self.base as *mut u64).add(i).write_volatile(pattern(seed, i as u64)) };
+            unsafe { (self.base as *mut u64).add(i).write(pattern(seed, i as u64)) };
         }
     }
 
@@ -94,6 +94,13 @@ impl Span {
         assert!(bytes.len() <= self.len);
         // SAFETY: the span is mapped writable, at least as long, and distinct from any Rust object.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr(), bytes.len()) };
+    }
+
+    /// Copies all bytes to `to`, which is as long.
+    pub(crate) fn copy_to(self, to: Self) {
+        assert_eq!(self.len, to.len);
+        // SAFETY: both are mapped, the destination writable; `copy` allows overlap.
+        unsafe { std::ptr::copy(self.ptr(), to.ptr(), self.len) };
     }
 
     /// Whether the CPU sees exactly `bytes`.
@@ -146,8 +153,9 @@ fn pages(len: usize) -> usize {
     len / PAGE_BYTES * PAGE_BYTES
 }
 
-/// The pattern's word number `i`.
-fn pattern(seed: u64, i: u64) -> u64 {
+/// Word number `i` of the pattern of `seed`.
+#[inline]
+pub(crate) fn pattern(seed: u64, i: u64) -> u64 {
     (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ i).wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(31)
 }
 

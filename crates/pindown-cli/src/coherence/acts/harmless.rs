@@ -30,7 +30,7 @@ pub(crate) const EVENTS: &[Event] = &[
     event("zero-page-read-before", |_| Ok(())).on(PLAIN).not_on(Traits::HUGE).after(read_zero_pages),
     event("process-vm-writev", |s| sys::process_vm_write(s.one_page(), &[0xAB; 512])).not_on(Traits::READ_ONLY),
     event("proc-self-mem-write", |s| sys::poke(s.one_page(), &[0xAC; 512])).not_on(Traits::HUGE),
-    event("ksm", merge_same_pages).on(PLAIN).not_on(HEMMED_IN.with(Traits::HUGE).with(Traits::THP)),
+    event("ksm", merge_same_pages).on(PLAIN).not_on(HEMMED_IN.with(Traits::HUGE).with(Traits::THP).with(Traits::READ_ONLY)),
     event("compact-memory", |_| fs::write("/proc/sys/vm/compact_memory", "1")).on(PLAIN).not_on(HEMMED_IN.with(Traits::READ_ONLY)),
     event("file-write", |s| write_over(s, 0)).on(Traits::FILE),
     event("fadvise-dontneed", |s| sys::drop_page_cache(s.file()?)).on(Traits::FILE),
@@ -86,7 +86,7 @@ fn wait_for_scans(scans: u64) -> io::Result<()> {
         if Instant::now() > deadline {
             return Err(io::Error::other("the same-page merger did not finish two scans in 4 s"));
         }
-        fs::write(format!("{KSM}/run"), "1")?; // needs root; another cell may have stopped it
+        fs::write(format!("{KSM}/run"), "1")?; // needs root
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
