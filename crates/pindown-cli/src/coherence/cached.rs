@@ -25,7 +25,8 @@ pub(crate) struct CachedRing {
 
 impl CachedRing {
     pub(crate) fn new(monitor: MonitorName) -> Result<Self, CliError> {
-        let (mover, cache) = monitors::uring_cache(monitor, 1, LANE_BYTES)?;
+        let mover = Mover::new(1, LANE_BYTES).map_err(monitors::no_ring)?;
+        let cache = monitors::cache_on(mover.ring(), monitor)?;
         Ok(Self { mover, cache, held: None, told: monitor == MonitorName::Manual })
     }
 

@@ -1,16 +1,16 @@
 //! [`Lane`]: one thread's ring, cache and buffers; makes transfers and compares them.
 
 use std::collections::HashMap;
-use std::io;
 use std::time::Instant;
 
-use pindown::provider::io_uring::{Mover, UringKey, UringMr, UringProvider};
+use pindown::provider::io_uring::{UringKey, UringMr, UringProvider};
 use pindown::{Access, Cache, PageRange, Provider};
 
 use super::Mode;
 use super::figures::Figures;
 use super::plan::{Group, Until};
 use super::pool::Pool;
+use super::wire::Wire;
 use crate::exit::CliError;
 use crate::monitors::{self, MonitorName, chain};
 use crate::sys::{self, Span};
@@ -19,7 +19,7 @@ type Result<T> = std::result::Result<T, String>;
 
 /// One thread's part.
 pub(crate) struct Lane {
-    mover: Mover,
+    wire: Wire,
     cache: Cache<UringProvider>,
     /// Makes every transfer's bytes different from all others'.
     seed: u64,
@@ -35,8 +35,9 @@ pub(crate) struct Stage {
 
 impl Lane {
     pub(crate) fn new(monitor: MonitorName, lane_bytes: usize) -> std::result::Result<Self, CliError> {
-        let (mover, cache) = monitors::uring_cache(monitor, 1, lane_bytes)?;
-        Ok(Self { mover, cache, seed: 0 })
+        let wire = Wire::new(lane_bytes).map_err(monitors::no_ring)?;
+        let cache = monitors::cache_on(&wire, monitor)?;
+        Ok(Self { wire, cache, seed: 0 })
     }
 
     pub(crate) fn max_bytes(&self) -> u64 {
@@ -119,13 +120,13 @@ impl Lane {
         span.fill(self.seed);
         let out = self.seed.is_multiple_of(4);
         if !out {
-            self.fill_lane(span.len_bytes());
+            // Bytes for the buffer to receive, unlike those that are in it.
+            self.wire.ready(span.len_bytes(), self.seed + 1).map_err(|e| e.to_string())?;
         }
         let start = Instant::now();
         self.registered_transfer(stage, span, out)?;
-        let time = start.elapsed();
-        let right = span.equals(&self.mover.lane(0)[..span.len_bytes()]);
-        figures.transfer(time, span.len_bytes(), right);
+        let time = start.elapsed() - self.wire.take_off_clock();
+        figures.transfer(time, span.len_bytes(), self.wire.agrees(span));
         Ok(())
     }
 
@@ -141,14 +142,6 @@ impl Lane {
             stage.registered.insert(after.base(), self.register(after)?);
         }
         Ok(())
-    }
-
-    /// Bytes for a buffer to receive, unlike those that are in it.
-    fn fill_lane(&mut self, len_bytes: usize) {
-        let seed = self.seed + 1;
-        for (i, word) in self.mover.lane_mut(0)[..len_bytes].chunks_exact_mut(8).enumerate() {
-            word.copy_from_slice(&sys::pattern(seed, i as u64).to_ne_bytes());
-        }
     }
 
     /// What is timed: get it registered, move it, let go.
@@ -188,22 +181,11 @@ impl Lane {
     }
 
     fn move_bytes(&mut self, key: UringKey, span: Span, out: bool) -> Result<()> {
-        self.try_move(key, span, out).map_err(|error| format!("the transfer failed: {error}"))
-    }
-
-    fn try_move(&mut self, key: UringKey, span: Span, out: bool) -> io::Result<()> {
-        if out {
-            self.mover.start_write(0, key, span.ptr(), span.len_bytes())?;
-        } else {
-            // SAFETY: no Rust reference points into a span, and the caller holds the registration.
-            unsafe { self.mover.start_read(0, key, span.ptr(), span.len_bytes()) }?;
-        }
-        let mut moved = Ok(0);
-        self.mover.finish(1, |_, result| moved = result)?;
-        match moved? == span.len_bytes() {
-            true => Ok(()),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
-        }
+        let moved = match out {
+            true => self.wire.send(key.buf_index(), span),
+            false => self.wire.receive(key.buf_index(), span),
+        };
+        moved.map_err(|error| format!("the transfer failed: {error}"))
     }
 }
 

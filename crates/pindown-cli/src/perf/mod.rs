@@ -7,6 +7,7 @@ mod pool;
 mod report;
 mod session;
 mod table;
+mod wire;
 
 use std::time::Duration;
 

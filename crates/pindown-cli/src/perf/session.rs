@@ -13,8 +13,9 @@ use crate::exit::CliError;
 use crate::monitors::MonitorName;
 use crate::ui;
 
-/// Each line is measured in so many turns, the others' between them.
-const ROUNDS: u32 = 4;
+/// Each line is measured in so many turns, the others' between them, so that what else the machine
+/// does meanwhile hits all alike.
+const ROUNDS: u32 = 64;
 
 /// A lane for each thread.
 pub(crate) fn lanes(monitor: MonitorName, threads: u32, lane_bytes: usize) -> Result<Vec<Lane>, CliError> {
@@ -47,11 +48,10 @@ fn run_group(
 ) -> Result<Vec<Run>, CliError> {
     let mut workers =
         lanes.iter_mut().map(|lane| prepare(lane, group, &plan.modes)).collect::<Result<Vec<_>, _>>()?;
-    let share = plan.until.share(ROUNDS);
     warm_up(&mut workers, plan.modes.len());
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         for mode in 0..plan.modes.len() {
-            turn(&mut workers, mode, share);
+            turn(&mut workers, mode, plan.until.share(round, ROUNDS));
             bar.inc(1);
         }
     }
