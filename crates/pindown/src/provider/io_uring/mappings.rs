@@ -27,7 +27,8 @@ impl Mappings {
         Self(ProcMap::open().ok().filter(ProcMap::has_query))
     }
 
-    /// Whether any page of the range is a huge page of a pool (hugetlbfs); true when there is too much to look at.
+    /// Whether any page of the range is a huge page of a pool (hugetlbfs); true when there is too much to
+    /// look at.
     pub(super) fn has_hugetlb(&self, range: PageRange) -> bool {
         let Some(map) = &self.0 else { return false };
         let mut addr = range.start();
@@ -48,9 +49,9 @@ impl Mappings {
         for _ in 0..LOOKS {
             match map.find_kind(addr) {
                 Ok(None) => return Obstacle::Hole,
-                Ok(Some((vma, kind))) => match obstacle_in(&vma, kind) {
-                    Obstacle::Unknown if vma.end < range.end() => addr = vma.end,
-                    found => return found,
+                Ok(Some(found)) => match obstacle_in(&found.vma, found.kind) {
+                    Obstacle::Unknown if found.vma.end < range.end() => addr = found.vma.end,
+                    obstacle => return obstacle,
                 },
                 Err(_) => return Obstacle::Unknown,
             }
