@@ -84,7 +84,7 @@ fn too_small(size_bytes: usize, budget_bytes: u64) -> String {
     format!(
         "size {} needs {} KiB of registered memory a thread, RLIMIT_MEMLOCK leaves {} KiB",
         size_name(size_bytes),
-        size_bytes * SHARES >> 10,
+        (size_bytes * SHARES) >> 10,
         budget_bytes >> 10
     )
 }
