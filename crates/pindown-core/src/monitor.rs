@@ -249,6 +249,19 @@ pub trait Monitor: Send + Sync + Debug + 'static {
         let _ = (range, stamp);
         Validity::Valid
     }
+    /// Whether each lookup must call [`settle`](Self::settle) before it compares generations.
+    fn must_settle(&self) -> bool {
+        false
+    }
+    /// Makes sure that every change whose *effect* another thread may have seen is in the
+    /// generation word, though the changing call has not returned yet: while one thread is in
+    /// munmap and its event is on the way, the kernel may give the address to another thread's
+    /// mmap, and that thread must not find the old registration. Called with no lock held, before
+    /// the generation is compared. `false`: not so within a bounded wait; nothing that is cached
+    /// may be used now, neither by a lookup nor by an acquire (which registers for single use).
+    fn settle(&self) -> bool {
+        true
+    }
     /// Ends; no event is reported after it returned. Idempotent.
     fn stop(&self);
 }

@@ -22,11 +22,18 @@ impl<P: Provider> Inner<P> {
             && self.generation.load() == self.drained.external()
     }
 
+    /// Whether every change whose effect this thread may have seen has moved a word: asked before
+    /// the words are compared, of monitors whose events come after the effect.
+    #[inline(always)]
+    pub(super) fn is_settled(&self) -> bool {
+        !self.must_settle || self.generation.monitor().settle()
+    }
+
     /// The fast path: `None` means "look closer", not "there is none".
     #[inline(always)]
     pub(super) fn hit(&self, addr: usize, len: usize, access: Access) -> Option<Held<P>> {
         let end = addr.checked_add(len)?;
-        if len == 0 || end > ADDRESS_SPACE_END || !self.is_current() {
+        if len == 0 || end > ADDRESS_SPACE_END || !self.is_settled() || !self.is_current() {
             return None;
         }
         let pages = ((addr & (PAGE_SIZE - 1)) + len).div_ceil(PAGE_SIZE) as u64;
@@ -69,7 +76,7 @@ impl<P: Provider> Inner<P> {
         access: Access,
     ) -> Option<Registration<P>> {
         let range = PageRange::covering(addr, len).ok()?;
-        if self_.drained.is_forked() {
+        if self_.drained.is_forked() || !self_.is_settled() {
             return None;
         }
         let state = self_.drained_state();

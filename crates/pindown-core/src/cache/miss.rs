@@ -78,7 +78,9 @@ impl<P: Provider> Inner<P> {
     ) -> Result<Registration<P>, AcquireError> {
         let (mut attempt, mut mapping, mut counted) = (0, None, false);
         loop {
-            let single = attempt >= self_.config.attempts || self_.config.single_use.intersects(access);
+            let single = attempt >= self_.config.attempts
+                || self_.config.single_use.intersects(access)
+                || !self_.is_settled();
             let begun = self_.begin(request, access, mapping, single)?;
             if !counted && !matches!(begun, Begun::Hit(_)) {
                 self_.counters.misses.add(1);
