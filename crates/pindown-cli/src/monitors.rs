@@ -47,7 +47,7 @@ impl MonitorName {
     pub(crate) fn choice(self) -> Result<MonitorChoice, CliError> {
         match self {
             Self::Auto => Ok(MonitorChoice::Auto),
-            Self::Uffd => Err(CliError::machine("TEMP", "TEMP")),
+            Self::Uffd => Ok(MonitorChoice::Uffd),
             Self::Manual => Ok(MonitorChoice::Manual),
             Self::None => Ok(MonitorChoice::None),
             Self::Ebpf => Err(CliError::machine(

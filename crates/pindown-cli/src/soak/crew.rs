@@ -102,6 +102,8 @@ fn mutator(soak: &Soak, random: &mut Random) {
     if let Err(error) = mutate(&mut memory, random) {
         eprintln!("mutate: {error}");
         Tally::add(&soak.tally.errors);
+        soak.stop.store(true, Ordering::Release);
+        return; // the memory may be in pieces
     }
     let pattern = random.next();
     memory.refill(pattern);

@@ -46,7 +46,8 @@ fn remap(memory: &mut Memory, random: &mut Random) -> io::Result<()> {
         }
         1 => sys::map_over(span, memory.source(), how),
         2 if memory.pages() > 1 => {
-            // Shrink and grow in place, as realloc does.
+            // Shrink and grow in place, as realloc does. One mapping first: mremap takes no more.
+            sys::map_over(span, memory.source(), how)?;
             let kept = (1 + random.below(memory.pages() - 1)) * PAGE_BYTES;
             sys::resize_in_place(span, kept)?;
             sys::resize_in_place(span.part(0, kept), span.len_bytes())
@@ -57,6 +58,8 @@ fn remap(memory: &mut Memory, random: &mut Random) -> io::Result<()> {
 
 /// mremap to elsewhere, and a new mapping where it was.
 fn move_away(memory: &Memory, how: Via) -> io::Result<()> {
+    sys::map_over(memory.span, memory.source(), how)?;
+    memory.span.fill(3);
     let elsewhere = sys::map_new(memory.span.len_bytes())?;
     sys::move_onto(memory.span, elsewhere, how)?;
     sys::map_over(memory.span, memory.source(), how)?;
