@@ -19,7 +19,7 @@ use pindown::Cache;
 use pindown::provider::io_uring::{Mover, UringProvider};
 
 use crate::exit::{CliError, Verdict};
-use crate::monitors::{MonitorName, uring_cache};
+use crate::monitors::{MonitorName, cache_on, no_ring};
 use crate::ui;
 use cell::Cell;
 
@@ -80,7 +80,8 @@ impl Tally {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Verdict, CliError> {
-    let (mover, cache) = uring_cache(args.monitor, 1, CELL_BYTES)?;
+    let mover = Mover::new(1, CELL_BYTES).map_err(no_ring)?;
+    let cache = cache_on(mover.ring(), args.monitor)?;
     let cells: Result<Vec<_>, _> = (0..CELLS).map(|n| Cell::new(n, args.seed)).collect();
     let cells =
         cells.map_err(|e| CliError::machine(format!("no memory to soak: {e}"), "free some memory"))?;
