@@ -22,6 +22,8 @@ mod room;
 mod state;
 #[cfg(all(test, not(loom)))]
 mod tests;
+#[cfg(all(test, not(loom)))]
+mod tests_faults;
 mod widening;
 mod zones;
 
@@ -166,7 +168,7 @@ impl<P: Provider> Cache<P> {
     #[inline]
     pub fn lookup(&self, addr: *const u8, len: usize, access: Access) -> Option<Registration<P>> {
         match self.0.hit(addr.addr(), len, access) {
-            Some(held) => Some(Registration::cached(held)),
+            Some(held) => Some(Registration::new(held)),
             None => Inner::lookup_slow(&self.0, addr.addr(), len, access),
         }
     }
@@ -194,7 +196,7 @@ impl<P: Provider> Cache<P> {
         access: Access,
     ) -> Result<Registration<P>, AcquireError> {
         match self.0.hit(addr.addr(), len, access) {
-            Some(held) => Ok(Registration::cached(held)),
+            Some(held) => Ok(Registration::new(held)),
             None => Inner::acquire_slow(&self.0, addr.addr(), len, access),
         }
     }

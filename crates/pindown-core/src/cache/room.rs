@@ -114,7 +114,10 @@ impl<P: Provider> Inner<P> {
             let waiting = state.doomed.iter().any(|d| !d.held);
             self.evict_down_to(&mut state, target, u64::MAX) || waiting
         };
-        evicted && self.reap() > 0
+        if evicted {
+            self.reap_all();
+        }
+        evicted
     }
 
     pub(super) fn shrink(&self, max_bytes: u64) -> u64 {

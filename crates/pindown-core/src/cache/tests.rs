@@ -10,7 +10,7 @@ use crate::{EventKind, MonitorError, PAGE_SIZE, PlainHost};
 
 /// Covers everything; the test reports.
 #[derive(Debug, Default)]
-struct Told;
+pub(super) struct Told;
 
 impl Monitor for Told {
     fn name(&self) -> &'static str {
@@ -34,25 +34,25 @@ impl Monitor for Told {
     fn stop(&self) {}
 }
 
-fn cache_with(sim: &Sim, config: Config) -> Cache<Sim> {
+pub(super) fn cache_with(sim: &Sim, config: Config) -> Cache<Sim> {
     Cache::new(sim.clone(), Arc::new(Told), Arc::new(PlainHost::default()), config).unwrap()
 }
 
-fn cache(sim: &Sim) -> Cache<Sim> {
+pub(super) fn cache(sim: &Sim) -> Cache<Sim> {
     cache_with(sim, Config::default())
 }
 
-const BASE: usize = 0x1000_0000;
+pub(super) const BASE: usize = 0x1000_0000;
 
-fn at(page: usize) -> *const u8 {
+pub(super) fn at(page: usize) -> *const u8 {
     std::ptr::without_provenance(BASE + page * PAGE_SIZE)
 }
 
-fn pages(first: usize, n: usize) -> PageRange {
+pub(super) fn pages(first: usize, n: usize) -> PageRange {
     PageRange::covering(BASE + first * PAGE_SIZE, n * PAGE_SIZE).unwrap()
 }
 
-fn get(cache: &Cache<Sim>, page: usize, n: usize) -> Registration<Sim> {
+pub(super) fn get(cache: &Cache<Sim>, page: usize, n: usize) -> Registration<Sim> {
     // SAFETY: the simulated device touches no memory.
     unsafe { cache.acquire(at(page), n * PAGE_SIZE, Access::READ_WRITE) }.unwrap()
 }
