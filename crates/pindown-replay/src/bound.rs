@@ -19,7 +19,7 @@ use crate::sim::Budget;
 use crate::workload::{Step, Workload, pages};
 
 /// The least that the misses and their registrations can cost.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Bound {
     /// The budget.
     pub max_bytes: u64,

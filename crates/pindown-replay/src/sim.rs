@@ -8,7 +8,7 @@ use pindown_core::eviction::{EvictionPolicy, Inserted, Removal, Shortage, UseClo
 use crate::workload::{Step, Workload, pages};
 
 /// Room for registrations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Budget {
     /// Most bytes registered at a time; `u64::MAX`: any.
     pub max_bytes: u64,
