@@ -14,7 +14,11 @@ fn main() {
     println!("  Mev/s");
     for s in SUITE.iter().filter(|s| only.as_ref().is_none_or(|o| s.name == o)) {
         let workload = Workload::compile(&s.trace(), None);
-        for (percent, by_regions) in [25, 50, 91].into_iter().flat_map(|p| [(p, false), (p, true)]).filter(|p| !p.1 || std::env::var_os("REGIONS").is_some()) {
+        for (percent, by_regions) in [25, 50, 91]
+            .into_iter()
+            .flat_map(|p| [(p, false), (p, true)])
+            .filter(|p| !p.1 || std::env::var_os("REGIONS").is_some())
+        {
             let of = |n: u64| n * percent / 100;
             let budget = if by_regions {
                 Budget { max_bytes: u64::MAX, max_regions: of(workload.footprint_regions()) }
