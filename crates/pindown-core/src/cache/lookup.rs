@@ -139,6 +139,9 @@ impl<P: Provider> Inner<P> {
         } else {
             self.clock.advance(self.clock.now() + 1);
         }
-        self.clock.now()
+        let (now, state) = (self.clock.now(), &mut *state);
+        self.clock.take_samples(&mut state.reused);
+        state.policy.reused(&state.reused, now);
+        now
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct State<P: Provider> {
     free: Vec<u32>,
     next: u32,
     pub(crate) slow_requests: u64,
+    /// What the policy is told of hits; kept for its room.
+    pub(crate) reused: Vec<u64>,
 }
 
 /// A region that nobody can find any more.
@@ -81,6 +83,7 @@ impl<P: Provider> State<P> {
             free: Vec::new(),
             next: 0,
             slow_requests: 0,
+            reused: Vec::new(),
         }
     }
 
