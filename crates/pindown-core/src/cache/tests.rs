@@ -199,3 +199,50 @@ fn overflow_makes_everything_stale_and_nothing_else_breaks() {
     cache.drive();
     assert_eq!(sim.books().live, 0);
 }
+
+/// Cannot always tell whether it has reported everything whose effect may have been seen.
+#[derive(Debug, Default)]
+struct Unsettled(std::sync::atomic::AtomicBool);
+
+impl Monitor for Unsettled {
+    fn name(&self) -> &'static str {
+        "unsettled"
+    }
+    fn coverage(&self) -> Coverage {
+        Coverage::default()
+    }
+    fn delivery(&self) -> Delivery {
+        Delivery::BeforeReturn
+    }
+    fn start(&self, _: Notifier) -> Result<(), MonitorError> {
+        Ok(())
+    }
+    fn subscribe(&self, _: PageRange, _: Access) -> Result<Subscription, MonitorError> {
+        Ok(Subscription::Events)
+    }
+    fn must_settle(&self) -> bool {
+        true
+    }
+    fn settle(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+    fn stop(&self) {}
+}
+
+#[test]
+fn nothing_cached_is_used_while_the_monitor_is_unsettled() {
+    let (sim, monitor) = (Sim::new(), Arc::new(Unsettled(true.into())));
+    let host = Arc::new(PlainHost::default());
+    let cache = Cache::new(sim.clone(), monitor.clone(), host, Config::default()).unwrap();
+    let kept = get(&cache, 0, 4);
+    assert_eq!(get(&cache, 0, 4).key(), kept.key());
+    monitor.0.store(false, Ordering::SeqCst);
+    assert!(cache.lookup(at(0), PAGE_SIZE, Access::READ_WRITE).is_none());
+    let single = get(&cache, 0, 4);
+    assert!(single.key() != kept.key() && !single.is_cached());
+    drop(single);
+    cache.drive();
+    assert_eq!(sim.books().live, 1, "used once");
+    monitor.0.store(true, Ordering::SeqCst);
+    assert_eq!(get(&cache, 0, 4).key(), kept.key());
+}
