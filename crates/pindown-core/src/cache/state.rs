@@ -97,7 +97,7 @@ impl<P: Provider> State<P> {
             let (range, pages) = (span.range, span.range.pages());
             self.policy.inserted(Inserted { region: index, pages, cost_ns, id: range.first_page() }, now);
         } else {
-            self.map.hide(span);
+            self.map.insert_hidden(span);
             self.single.insert(index);
         }
         (index, region)

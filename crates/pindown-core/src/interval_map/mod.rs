@@ -152,6 +152,12 @@ impl IntervalMap {
         self.hidden.insert(span);
     }
 
+    /// Adds a region that no lookup is to find; [`overlapping`](Self::overlapping) does.
+    pub(crate) fn insert_hidden(&mut self, span: Span) {
+        self.hidden.insert(span);
+        self.count_gibs(span.range, 1);
+    }
+
     /// Removes a region's entries. Readers that loaded one before notice when they load it again.
     pub(crate) fn remove(&mut self, span: Span) {
         self.hidden.remove(span);
@@ -232,7 +238,10 @@ impl IntervalMap {
 
     fn count_gibs(&mut self, range: PageRange, by: i32) {
         for gib in range.start() >> GIB_SHIFT..=(range.end() - 1) >> GIB_SHIFT {
-            self.gibs[gib] = self.gibs[gib].wrapping_add_signed(by);
+            let count = self.gibs[gib].checked_add_signed(by);
+            debug_assert!(count.is_some(), "a region removed that was not inserted");
+            // Were the books wrong, a GiB too many is looked at rather than one too few.
+            self.gibs[gib] = count.unwrap_or(u32::MAX);
         }
     }
 }
