@@ -239,7 +239,8 @@ pub trait Monitor: Send + Sync + Debug + 'static {
     fn start(&self, notifier: Notifier) -> Result<(), MonitorError>;
     /// Begins to watch `range`, which is about to be registered for `access`. No lock is held.
     fn subscribe(&self, range: PageRange, access: Access) -> Result<Subscription, MonitorError>;
-    /// A registration of `range` is gone; other registrations may still cover its pages.
+    /// A registration of `range` is gone (or was never made); other registrations may still cover its
+    /// pages. Called once for each `subscribe` that answered, whatever it answered.
     /// No lock is held.
     fn unsubscribe(&self, range: PageRange) {
         let _ = range;

@@ -233,12 +233,14 @@ impl<P: Provider> Inner<P> {
             Subscription::Uncacheable(_) => (false, None),
         };
         let started_ns = self.host.now_ns();
-        let mr = match self.register_once(range, plan.access) {
+        let registered = match self.register_once(range, plan.access) {
             Err(error) if error.evicting_may_help() && self.evict_for(range.pages()) => {
-                self.register_once(range, plan.access)?
+                self.register_once(range, plan.access)
             }
-            result => result?,
+            result => result,
         };
+        // Each subscription has one end: here, or with the deregistration.
+        let mr = registered.inspect_err(|_| self.generation.monitor().unsubscribe(range))?;
         let cost_ns = self.host.now_ns().saturating_sub(started_ns);
         Ok(Fresh { mr, stamp, cost_ns, cacheable: cacheable && !plan.single })
     }
@@ -250,7 +252,7 @@ impl<P: Provider> Inner<P> {
     }
 
     fn subscribe(&self, plan: &Plan) -> Result<Subscription, AcquireError> {
-        if self.coherent || plan.single {
+        if self.coherent {
             return Ok(Subscription::Events);
         }
         match self.generation.monitor().subscribe(plan.extent.range, plan.access) {
