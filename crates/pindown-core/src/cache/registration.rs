@@ -27,7 +27,7 @@ impl<P: Provider> Registration<P> {
     }
 
     #[inline(always)]
-    fn held(&self) -> &Held<P> {
+    pub(super) fn held(&self) -> &Held<P> {
         self.held.as_ref().expect("held until dropped")
     }
 
