@@ -15,10 +15,11 @@ mod range;
 pub mod sim;
 mod stats;
 mod sync;
+pub mod trace;
 mod wake;
 
 pub use access::Access;
-pub use cache::{Cache, Config, Registration};
+pub use cache::{Cache, Config, Ended, Registration};
 pub use error::{AcquireError, BuildError, CloseError, FlushError};
 pub use eviction::{PolicyKind, UseClock, UseWord};
 pub use host::{Host, Mapping, PlainHost, Reservation};

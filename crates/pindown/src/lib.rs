@@ -3,6 +3,8 @@
 mod budget;
 mod builder;
 mod cache;
+#[cfg(feature = "ebpf")]
+pub mod helper;
 pub mod monitor;
 pub mod provider;
 pub mod queue;

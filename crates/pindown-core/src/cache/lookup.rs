@@ -81,10 +81,9 @@ impl<P: Provider> Inner<P> {
         }
         let state = self_.drained_state();
         let held = if state.closed { None } else { self_.find_held(state, range, access) };
-        if held.is_none() {
-            self_.counters.misses.add(1);
-        }
-        held.map(Registration::cached)
+        let counters = &self_.counters;
+        if held.is_some() { &counters.hits } else { &counters.misses }.add(1);
+        held.map(Registration::new)
     }
 
     /// The exact lookup, under the lock: any region that serves the request. Asks the monitor,
@@ -102,13 +101,11 @@ impl<P: Provider> Inner<P> {
             let Some(stamp) = held.stamp() else {
                 self.learn(&mut state, index, range);
                 held.touch(&self.clock);
-                self.counters.hits.add(1);
                 return Some(held);
             };
             drop(state);
             if self.generation.monitor().validate(held.range(), stamp) == Validity::Valid {
                 held.touch(&self.clock);
-                self.counters.hits.add(1);
                 return Some(held);
             }
             state = self.drained_state();
@@ -142,6 +139,9 @@ impl<P: Provider> Inner<P> {
         } else {
             self.clock.advance(self.clock.now() + 1);
         }
-        self.clock.now()
+        let (now, state) = (self.clock.now(), &mut *state);
+        self.clock.take_samples(&mut state.reused);
+        state.policy.reused(&state.reused, now);
+        now
     }
 }

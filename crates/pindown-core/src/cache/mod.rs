@@ -8,6 +8,7 @@
 //! | `reap` | what nobody holds is deregistered |
 //! | `room` | budget and eviction |
 //! | `zones`, `widening` | how much more than asked for is registered |
+//! | `watch` | who asked to be told when a region ends |
 //! | `close` | flush and close |
 
 mod close;
@@ -22,11 +23,15 @@ mod room;
 mod state;
 #[cfg(all(test, not(loom)))]
 mod tests;
+#[cfg(all(test, not(loom)))]
+mod tests_faults;
+mod watch;
 mod widening;
 mod zones;
 
 pub use config::Config;
 pub use registration::Registration;
+pub use watch::Ended;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -166,7 +171,7 @@ impl<P: Provider> Cache<P> {
     #[inline]
     pub fn lookup(&self, addr: *const u8, len: usize, access: Access) -> Option<Registration<P>> {
         match self.0.hit(addr.addr(), len, access) {
-            Some(held) => Some(Registration::cached(held)),
+            Some(held) => Some(Registration::new(held)),
             None => Inner::lookup_slow(&self.0, addr.addr(), len, access),
         }
     }
@@ -194,7 +199,7 @@ impl<P: Provider> Cache<P> {
         access: Access,
     ) -> Result<Registration<P>, AcquireError> {
         match self.0.hit(addr.addr(), len, access) {
-            Some(held) => Ok(Registration::cached(held)),
+            Some(held) => Ok(Registration::new(held)),
             None => Inner::acquire_slow(&self.0, addr.addr(), len, access),
         }
     }

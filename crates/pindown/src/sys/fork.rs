@@ -14,7 +14,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 const FREE: i32 = -1;
-const SLOTS: usize = 32;
+const SLOTS: usize = 128;
 static OPEN: [AtomicI32; SLOTS] = [const { AtomicI32::new(FREE) }; SLOTS];
 static INSTALL: Once = Once::new();
 

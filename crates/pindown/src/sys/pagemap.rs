@@ -72,14 +72,5 @@ enum Scanned {
 }
 
 fn populate_read(addr: usize) -> bool {
-    let page = addr & !(PAGE_SIZE - 1);
-    populate(page, PAGE_SIZE, false).is_ok()
-}
-
-/// `MADV_POPULATE_READ` or `_WRITE` (Linux 5.14): faults pages in as an access would.
-pub(crate) fn populate(start: usize, len_bytes: usize, write: bool) -> io::Result<()> {
-    let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
-    // SAFETY: populating changes no content; the kernel checks that the range is mapped.
-    let rc = unsafe { libc::madvise(start as *mut libc::c_void, len_bytes, advice) };
-    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    super::populate::populate(addr & !(PAGE_SIZE - 1), PAGE_SIZE, false).is_ok()
 }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use pindown_core::{PageRange, Stamp};
 
 use crate::sys::files;
-use crate::sys::pagemap::populate;
+use crate::sys::populate::populate;
 use crate::sys::procmap::{Found, ProcMap};
 
 /// What a [`Stamp`] says.
