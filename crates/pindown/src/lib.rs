@@ -6,6 +6,7 @@ mod cache;
 #[cfg(feature = "ebpf")]
 pub mod helper;
 pub mod monitor;
+pub mod probe;
 pub mod provider;
 pub mod queue;
 mod sys;
