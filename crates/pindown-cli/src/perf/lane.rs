@@ -21,6 +21,8 @@ type Result<T> = std::result::Result<T, String>;
 pub(crate) struct Lane {
     wire: Wire,
     cache: Cache<UringProvider>,
+    /// The program reports its changes.
+    told: bool,
     /// Makes every transfer's bytes different from all others'.
     seed: u64,
 }
@@ -37,7 +39,7 @@ impl Lane {
     pub(crate) fn new(monitor: MonitorName, lane_bytes: usize) -> std::result::Result<Self, CliError> {
         let wire = Wire::new(lane_bytes).map_err(monitors::no_ring)?;
         let cache = monitors::cache_on(&wire, monitor)?;
-        Ok(Self { wire, cache, seed: 0 })
+        Ok(Self { wire, cache, told: monitor == MonitorName::Manual, seed: 0 })
     }
 
     pub(crate) fn max_bytes(&self) -> u64 {
@@ -100,6 +102,9 @@ impl Lane {
             }
             if let Err(error) = self.transfer(stage, figures) {
                 figures.error(error);
+                if let Err(error) = self.wire.clear() {
+                    figures.error(error.to_string());
+                }
             }
         }
         match stage.mode {
@@ -130,13 +135,18 @@ impl Lane {
         Ok(())
     }
 
-    /// The program changes a buffer. In mode preregistered it also sees to its registration.
+    /// The program changes a buffer. In mode preregistered it also sees to its registration, and a
+    /// monitor that only knows what it is told is told.
     fn churn(&self, stage: &mut Stage, index: usize) -> Result<()> {
         let before = stage.pool.span(index).map_err(|e| e.to_string())?;
         if let Some(mr) = stage.registered.remove(&before.base()) {
             self.deregister(mr)?;
         }
         stage.pool.churn(index).map_err(|e| e.to_string())?;
+        if self.told && stage.mode == Mode::Cached {
+            let range = PageRange::covering(before.base(), before.len_bytes()).map_err(|e| chain(&e))?;
+            self.cache.invalidate(range);
+        }
         if stage.mode == Mode::Preregistered {
             let after = stage.pool.span(index).map_err(|e| e.to_string())?;
             stage.registered.insert(after.base(), self.register(after)?);

@@ -76,6 +76,14 @@ impl Wire {
         span.equals(&self.bytes[..span.len_bytes()])
     }
 
+    /// After a failed transfer: takes what it left in the pipe, so that the next is not blamed for it.
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
+        while sys::wait_readable(&self.far, 0)? {
+            nonzero(self.far.read(&mut self.bytes)?)?;
+        }
+        Ok(())
+    }
+
     /// Time off the clock since the last call.
     pub(crate) fn take_off_clock(&mut self) -> Duration {
         std::mem::take(&mut self.off_clock)
