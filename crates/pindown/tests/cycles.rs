@@ -45,7 +45,10 @@ fn cycles_at_one_address_leave_nothing() {
             }
         }
         let (rss_kib, maps, stats) = (status_kib("VmRSS"), mappings(), cache.stats());
-        println!("{cycles} cycles: RSS {} -> {rss_kib} KiB, mappings {} -> {maps}; {stats:?}", early.0, early.1);
+        println!(
+            "{cycles} cycles: RSS {} -> {rss_kib} KiB, mappings {} -> {maps}; {stats:?}",
+            early.0, early.1
+        );
         assert!(stats.regions_registered < 1024 && stats.regions_registered_peak <= 1024, "slots");
         assert!(rss_kib < early.0 + 4096 && maps < early.1 + 20);
         cache.close(std::time::Duration::from_secs(5)).unwrap();
