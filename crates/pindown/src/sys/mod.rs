@@ -14,6 +14,8 @@ pub(crate) mod test_memory;
 pub(crate) mod uring;
 #[cfg(feature = "io-uring")]
 pub(crate) mod uring_queue;
+#[cfg(feature = "verbs")]
+pub(crate) mod verbs;
 
 /// `clock_gettime(2)` in nanoseconds; `None` when the clock (or its thread) does not exist.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
