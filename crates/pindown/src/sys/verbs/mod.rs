@@ -6,6 +6,7 @@
 #[allow(dead_code, non_camel_case_types)]
 #[rustfmt::skip]
 mod bindings;
+mod bounce;
 mod device;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -19,6 +20,7 @@ pub(crate) use bindings::{
     IBV_ODP_SUPPORT_READ, IBV_ODP_SUPPORT_RECV, IBV_ODP_SUPPORT_SEND, IBV_ODP_SUPPORT_SRQ_RECV,
     IBV_ODP_SUPPORT_WRITE, IBV_PORT_ACTIVE, IBV_PORT_DOWN, IBV_WC_SUCCESS,
 };
+pub(crate) use bounce::Bounce;
 pub(crate) use device::{Context, DeviceAttr, PortAttr, device_names};
 pub(crate) use library::Lib;
 pub use library::LoadError;

@@ -13,7 +13,7 @@ use pindown_core::Access;
 use super::Address;
 use crate::provider::verbs::Verbs;
 use crate::provider::verbs::devices::gids;
-use crate::sys::verbs::{self as sys, Completed, Cq, PathParams, Qp, Sge, Work};
+use crate::sys::verbs::{self as sys, Completed, Cq, PathParams, Pd, Qp, Sge, Work};
 
 /// Requests that an endpoint may have in flight.
 const DEPTH: u32 = 64;
@@ -146,11 +146,15 @@ pub struct Endpoint {
 impl Endpoint {
     /// A queue pair on the provider's protection domain, not connected yet.
     pub fn new(provider: &Verbs, options: &EndpointOptions) -> Result<Self, RcError> {
-        let context = provider.pd().context();
+        Self::on(provider.pd(), options)
+    }
+
+    fn on(pd: &Arc<Pd>, options: &EndpointOptions) -> Result<Self, RcError> {
+        let context = pd.context();
         let attr = context.query().map_err(failed("ibv_query_device_ex"))?;
         let port = context.query_port(options.port).map_err(failed("ibv_query_port"))?;
         let ethernet = port.link_layer == sys::IBV_LINK_LAYER_ETHERNET;
-        let table = gids(context, &provider.device(), options.port, &port);
+        let table = gids(context, &context.name(), options.port, &port);
         let found = choose_gid(&table, options.gid_index);
         let (gid_index, gid) = match found {
             None if ethernet || options.gid_index.is_some() => {
@@ -159,7 +163,7 @@ impl Endpoint {
             other => other.unwrap_or((0, [0; 16])),
         };
         let entries = i32::try_from(DEPTH * 2).unwrap_or(128).min(attr.max_cqe);
-        let cq = Arc::new(Cq::new(provider.pd(), entries).map_err(failed("ibv_create_cq"))?);
+        let cq = Arc::new(Cq::new(pd, entries).map_err(failed("ibv_create_cq"))?);
         let qp = Qp::new(&cq, DEPTH).map_err(failed("ibv_create_qp"))?;
         qp.to_init(options.port, options.remote).map_err(failed("ibv_modify_qp to INIT"))?;
         let own = Address {
@@ -177,7 +181,11 @@ impl Endpoint {
 
     /// Two endpoints of one provider, connected to each other through the device.
     pub fn pair(provider: &Verbs, options: &EndpointOptions) -> Result<(Self, Self), RcError> {
-        let (a, b) = (Self::new(provider, options)?, Self::new(provider, options)?);
+        Self::pair_on(provider.pd(), options)
+    }
+
+    pub(super) fn pair_on(pd: &Arc<Pd>, options: &EndpointOptions) -> Result<(Self, Self), RcError> {
+        let (a, b) = (Self::on(pd, options)?, Self::on(pd, options)?);
         a.connect(&b.address())?;
         b.connect(&a.address())?;
         Ok((a, b))

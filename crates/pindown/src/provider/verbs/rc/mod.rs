@@ -7,7 +7,9 @@
 mod address;
 mod endpoint;
 mod grant;
+mod mover;
 
 pub use address::{Address, AddressError};
 pub use endpoint::{Completion, Endpoint, EndpointOptions, RcError, Remote, Request, Segment};
 pub use grant::Grant;
+pub use mover::Mover;
