@@ -190,7 +190,8 @@ fn a_buffer_unmapped_under_posted_work_harms_no_other() {
     assert!(hold.is_stale());
     drop(hold);
     assert_eq!(near.in_flight(), 8);
-    assert_eq!(cache.stats().regions_draining + cache.stats().regions_live, 2, "held by the posted work");
+    cache.drive();
+    assert_eq!(cache.stats().regions_draining, 1, "stale, and held by the posted work");
     for _ in 0..8 {
         let done = near.wait(Duration::from_secs(20)).unwrap();
         eprintln!("work {} after munmap: {:?}", done.id, done.result);
@@ -230,4 +231,73 @@ fn pinned_pages_stay_the_parents_across_fork() {
     let mut status = 0;
     // SAFETY: our child.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+}
+
+/// Memory regions of this process, as the kernel counts them (`rdma-resource(8)`).
+fn regions_of_this_process() -> Option<usize> {
+    let pid = std::process::id().to_string();
+    let out =
+        std::process::Command::new("rdma").args(["resource", "show", "mr", "pid", &pid]).output().ok()?;
+    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).lines().count())
+}
+
+#[test]
+fn ten_thousand_remaps_leave_the_device_as_it_was() {
+    let device = device_or_skip!();
+    let cache = cache(&device, Options::default());
+    let before = regions_of_this_process();
+    let memory = Memory::new(16 << 10);
+    let range = PageRange::covering(memory.addr.addr(), memory.len).unwrap();
+    let mut most = 0;
+    for cycle in 0..10_000 {
+        let held = acquire(&cache, &memory);
+        if cycle % 1000 == 500 {
+            most = most.max(regions_of_this_process().unwrap_or(0));
+        }
+        drop(held);
+        memory.remap();
+        cache.invalidate(range);
+        cache.drive();
+    }
+    let stats = cache.stats();
+    assert_eq!((stats.registrations, stats.deregistrations, stats.regions_registered), (10_000, 10_000, 0));
+    match before {
+        Some(before) => {
+            eprintln!("rdma resource: {before} regions before, at most {most} meanwhile");
+            assert_eq!(most, before + 1);
+            assert_eq!(regions_of_this_process(), Some(before));
+        }
+        None => eprintln!("rdma(8) is not installed: the kernel's own count was not compared"),
+    }
+}
+
+/// `PINDOWN_UNPLUG` is the command that takes the device away, e.g. `ip link delete d0`. It ends
+/// the device for all other tests, so it is run by itself (`--ignored`).
+#[test]
+#[ignore = "takes the device away; needs PINDOWN_UNPLUG"]
+fn a_device_taken_away_is_an_error_and_the_books_balance() {
+    let device = device_or_skip!();
+    let unplug = std::env::var("PINDOWN_UNPLUG").expect("the command that takes the device away");
+    let cache = cache(&device, Options::default());
+    let (memory, other, mut mover) = (Memory::new(LEN), Memory::new(LEN), mover(&cache));
+    memory.fill(1);
+    let held = acquire(&cache, &memory);
+    mover.write(held.key(), memory.addr, LEN).unwrap();
+    let mut child = std::process::Command::new("sh").args(["-c", &unplug]).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    eprintln!("unplugged: {:?}", child.try_wait());
+    // SAFETY: the device only reads.
+    let refused = unsafe { cache.acquire(other.addr, LEN, Access::READ_WRITE) };
+    eprintln!("acquire: {:?}", refused.as_ref().map(|r| r.range()));
+    eprintln!("transfer: {:?}", mover.write(held.key(), memory.addr, LEN).map(<[u8]>::len));
+    drop((held, refused));
+    cache.invalidate(PageRange::everything());
+    cache.drive();
+    let stats = cache.stats();
+    assert_eq!((stats.regions_registered, stats.regions_pending), (0, 0), "{stats:?}");
+    eprintln!("{} regions went with the device", cache.provider().lost_with_device());
+    drop(mover);
+    cache.close(Duration::from_secs(1)).unwrap();
+    let status = child.wait();
+    eprintln!("after close: {status:?}");
 }

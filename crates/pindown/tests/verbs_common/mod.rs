@@ -8,7 +8,7 @@ use pindown::provider::verbs::{Options, Verbs, devices};
 use pindown::{Cache, Config, LinuxHost, Monitor};
 
 /// The device to test with: `PINDOWN_VERBS_DEVICE`, or the first that has an active port.
-pub fn device() -> Option<String> {
+pub(crate) fn device() -> Option<String> {
     if let Ok(name) = std::env::var("PINDOWN_VERBS_DEVICE") {
         return Some(name);
     }
@@ -22,7 +22,7 @@ pub fn device() -> Option<String> {
 }
 
 /// Whether the test device has on-demand paging.
-pub fn has_on_demand(name: &str) -> bool {
+pub(crate) fn has_on_demand(name: &str) -> bool {
     devices().unwrap().iter().any(|d| d.name == name && d.on_demand)
 }
 
@@ -40,38 +40,38 @@ macro_rules! device_or_skip {
     };
 }
 
-pub fn cache(device: &str, options: Options) -> Cache<Verbs> {
+pub(crate) fn cache(device: &str, options: Options) -> Cache<Verbs> {
     cache_with(device, options, Arc::new(Manual::new()))
 }
 
-pub fn cache_with(device: &str, options: Options, monitor: Arc<dyn Monitor>) -> Cache<Verbs> {
+pub(crate) fn cache_with(device: &str, options: Options, monitor: Arc<dyn Monitor>) -> Cache<Verbs> {
     let provider = Verbs::open(device, options).expect("the device opens");
     Cache::new(provider, monitor, Arc::new(LinuxHost::new()), Config::default()).expect("a cache")
 }
 
 /// Private anonymous memory at an address of its own.
-pub struct Memory {
-    pub addr: *mut u8,
-    pub len: usize,
+pub(crate) struct Memory {
+    pub(crate) addr: *mut u8,
+    pub(crate) len: usize,
 }
 
 impl Memory {
-    pub fn new(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         Self { addr: map(std::ptr::null_mut(), len, 0), len }
     }
 
     /// munmap, then mmap at the same address: other pages.
-    pub fn remap(&self) {
+    pub(crate) fn remap(&self) {
         self.unmap();
         assert_eq!(map(self.addr, self.len, libc::MAP_FIXED_NOREPLACE), self.addr);
     }
 
-    pub fn unmap(&self) {
+    pub(crate) fn unmap(&self) {
         // SAFETY: ours; nothing refers to its bytes.
         assert_eq!(unsafe { libc::munmap(self.addr.cast(), self.len) }, 0);
     }
 
-    pub fn fill(&self, byte: u8) {
+    pub(crate) fn fill(&self, byte: u8) {
         for i in 0..self.len {
             let value = byte ^ (i >> 12) as u8 ^ i as u8;
             // SAFETY: ours and mapped.
@@ -79,7 +79,7 @@ impl Memory {
         }
     }
 
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         // SAFETY: ours and mapped.
         (0..self.len).map(|i| unsafe { self.addr.add(i).read_volatile() }).collect()
     }
