@@ -20,9 +20,6 @@ pub struct ProviderCaps {
     /// Registrations follow the address space by themselves (on-demand paging):
     /// no monitor is needed, an invalidation only sheds footprint.
     pub coherent: bool,
-    /// A request with any of these rights is registered, used and deregistered at its put, never
-    /// cached: what a peer was given ends with the hold.
-    pub single_use: Access,
 }
 
 impl Default for ProviderCaps {
@@ -33,7 +30,6 @@ impl Default for ProviderCaps {
             max_bytes: u64::MAX,
             may_widen: true,
             coherent: false,
-            single_use: Access::empty(),
         }
     }
 }

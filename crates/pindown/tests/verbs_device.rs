@@ -9,7 +9,7 @@ use std::time::Duration;
 use pindown::monitor::NoMonitor;
 use pindown::provider::verbs::rc::{Endpoint, EndpointOptions, Mover, Remote, Request, Segment};
 use pindown::provider::verbs::{ForkState, OpenError, Options, Paging, Verbs, pieces};
-use pindown::{Access, AcquireError, Cache, PageRange, Provider, RegisterError, Registration};
+use pindown::{Access, AcquireError, Cache, FlushError, PageRange, Provider, RegisterError, Registration};
 use verbs_common::{Memory, cache, cache_with, has_on_demand};
 
 const LEN: usize = 64 << 10;
@@ -184,14 +184,14 @@ fn a_buffer_unmapped_under_posted_work_harms_no_other() {
     let (addr, len) = (source.addr, source.len);
     source.unmap();
     std::mem::forget(source);
-    cache.invalidate(PageRange::covering(addr.addr(), len).unwrap());
+    let range = PageRange::covering(addr.addr(), len).unwrap();
+    cache.invalidate(range);
     let reused = Memory::new(1 << 20); // may get the address
     reused.fill(99);
     assert!(hold.is_stale());
     drop(hold);
     assert_eq!(near.in_flight(), 8);
-    cache.drive();
-    assert_eq!(cache.stats().regions_draining, 1, "stale, and held by the posted work");
+    assert!(matches!(cache.flush(range), Err(FlushError::Held { .. })), "held by the posted work");
     for _ in 0..8 {
         let done = near.wait(Duration::from_secs(20)).unwrap();
         eprintln!("work {} after munmap: {:?}", done.id, done.result);
@@ -201,7 +201,7 @@ fn a_buffer_unmapped_under_posted_work_harms_no_other() {
     let expected = Memory::new(1 << 20);
     expected.fill(3);
     assert_eq!(sink.bytes(), expected.bytes(), "the old pages, whole: they were held");
-    cache.drive();
+    cache.flush(range).unwrap();
     drop(target);
     assert_eq!(cache.stats().regions_registered, 1, "the source's region went after its put");
 }
@@ -257,7 +257,7 @@ fn ten_thousand_remaps_leave_the_device_as_it_was() {
         drop(held);
         memory.remap();
         cache.invalidate(range);
-        cache.drive();
+        cache.flush(range).unwrap();
     }
     let stats = cache.stats();
     assert_eq!((stats.registrations, stats.deregistrations, stats.regions_registered), (10_000, 10_000, 0));
@@ -291,8 +291,7 @@ fn a_device_taken_away_is_an_error_and_the_books_balance() {
     eprintln!("acquire: {:?}", refused.as_ref().map(|r| r.range()));
     eprintln!("transfer: {:?}", mover.write(held.key(), memory.addr, LEN).map(<[u8]>::len));
     drop((held, refused));
-    cache.invalidate(PageRange::everything());
-    cache.drive();
+    cache.flush(PageRange::everything()).unwrap();
     let stats = cache.stats();
     assert_eq!((stats.regions_registered, stats.regions_pending), (0, 0), "{stats:?}");
     eprintln!("{} regions went with the device", cache.provider().lost_with_device());

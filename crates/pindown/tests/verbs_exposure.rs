@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pindown::provider::verbs::rc::{Endpoint, EndpointOptions, Grant, RcError, Remote, Request, Segment};
 use pindown::provider::verbs::{Key, OpenError, Options, Verbs};
-use pindown::{Access, Cache};
+use pindown::{Access, Builder, Cache, MonitorChoice};
 use verbs_common::{Memory, cache};
 
 const LEN: usize = 16 << 10;
@@ -38,6 +38,11 @@ impl Peer {
     }
 }
 
+fn revoking(device: &str) -> Cache<Verbs> {
+    let provider = Verbs::open(device, Options::default()).unwrap();
+    Builder::new(provider).monitor(MonitorChoice::Manual).revoke_on_put().build().unwrap()
+}
+
 fn given(cache: &Cache<Verbs>, target: &Memory) -> pindown::Registration<Verbs> {
     // SAFETY: nothing refers to the target's bytes while peers write.
     unsafe { cache.acquire(target.addr, target.len, Access::REMOTE_WRITE) }.unwrap()
@@ -46,7 +51,7 @@ fn given(cache: &Cache<Verbs>, target: &Memory) -> pindown::Registration<Verbs> 
 #[test]
 fn revoke_on_put_ends_the_rkey_with_the_hold() {
     let device = device_or_skip!();
-    let cache = cache(&device, Options::default().revoke_on_put());
+    let cache = revoking(&device);
     let (target, peer) = (Memory::new(LEN), Peer::new(&cache));
     let held = given(&cache, &target);
     let Key { rkey, .. } = held.key();

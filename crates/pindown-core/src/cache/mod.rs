@@ -96,10 +96,9 @@ fn next_id() -> u32 {
 }
 
 impl<P: Provider> Inner<P> {
-    fn new(provider: P, monitor: Arc<dyn Monitor>, host: Arc<dyn Host>, mut config: Config) -> Self {
+    fn new(provider: P, monitor: Arc<dyn Monitor>, host: Arc<dyn Host>, config: Config) -> Self {
         let table = Arc::new(Table::new(host.clone()));
         let caps = provider.caps();
-        config.single_use |= caps.single_use;
         let policy = config.policy.boxed();
         let clock = UseClock::new(policy.sampling_shift());
         let inner = Self {

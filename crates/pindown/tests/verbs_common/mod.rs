@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pindown::monitor::Manual;
 use pindown::provider::verbs::{Options, Verbs, devices};
-use pindown::{Cache, Config, LinuxHost, Monitor};
+use pindown::{Builder, Cache, Monitor, MonitorChoice};
 
 /// The device to test with: `PINDOWN_VERBS_DEVICE`, or the first that has an active port.
 pub(crate) fn device() -> Option<String> {
@@ -46,7 +46,7 @@ pub(crate) fn cache(device: &str, options: Options) -> Cache<Verbs> {
 
 pub(crate) fn cache_with(device: &str, options: Options, monitor: Arc<dyn Monitor>) -> Cache<Verbs> {
     let provider = Verbs::open(device, options).expect("the device opens");
-    Cache::new(provider, monitor, Arc::new(LinuxHost::new()), Config::default()).expect("a cache")
+    Builder::new(provider).monitor(MonitorChoice::Custom(monitor)).build().expect("a cache")
 }
 
 /// Private anonymous memory at an address of its own.

@@ -40,7 +40,7 @@ pub enum OpenError {
         device: String,
     },
     /// Memory windows were asked for and the device has none.
-    #[error("the device {device} lacks memory windows: use Options::revoke_on_put without them")]
+    #[error("the device {device} lacks memory windows: use Builder::revoke_on_put instead")]
     NoMemoryWindows {
         /// Its name.
         device: String,

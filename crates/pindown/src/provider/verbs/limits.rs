@@ -4,7 +4,7 @@ use std::fs;
 
 use pindown_core::{PageRange, ProviderCaps};
 
-use super::options::{ForkState, Options};
+use super::options::ForkState;
 use crate::sys::verbs::{DeviceAttr, Pd};
 
 /// Regions longer than this are not probed for: nothing is lost by registering in pieces of it.
@@ -13,13 +13,7 @@ const FIRST_PROBED_BYTES: u64 = 1 << 30;
 const SHORTEST_PROBED_BYTES: u64 = 1 << 20;
 
 /// The capabilities that the cache works with.
-pub(super) fn caps(
-    attr: &DeviceAttr,
-    pd: &Pd,
-    on_demand: bool,
-    options: &Options,
-    fork: ForkState,
-) -> ProviderCaps {
+pub(super) fn caps(attr: &DeviceAttr, pd: &Pd, on_demand: bool, fork: ForkState) -> ProviderCaps {
     let mut caps = ProviderCaps::default();
     caps.max_regions = attr.max_mr;
     caps.max_region_bytes = attr.max_mr_size_bytes;
@@ -31,7 +25,6 @@ pub(super) fn caps(
     if fork == ForkState::Enabled {
         caps.max_regions = caps.max_regions.min(vma_headroom() / 2);
     }
-    caps.single_use = options.single_use();
     caps
 }
 

@@ -52,7 +52,7 @@ impl Verbs {
         let fork = ForkState::from_raw(pd.context().lib().fork_state());
         let pd = Arc::new(pd);
         Ok(Self {
-            caps: limits::caps(&attr, &pd, paging != Paging::Pinned, &options, fork),
+            caps: limits::caps(&attr, &pd, paging != Paging::Pinned, fork),
             implicit: (paging == Paging::Implicit).then(|| Implicit::new(pd.clone())),
             pd,
             paging,

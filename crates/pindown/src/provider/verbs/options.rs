@@ -1,6 +1,4 @@
-//! [`Options`]: how regions are made, and for how long a peer may reach them.
-
-use pindown_core::Access;
+//! [`Options`]: how regions are made.
 
 /// How memory stays reachable for the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,9 +25,6 @@ pub enum Paging {
 pub struct Options {
     /// How memory stays reachable.
     pub paging: Paging,
-    /// Regions with remote access are deregistered when they are put instead of being cached, so
-    /// that an rkey given to a peer ends with the last hold. Costs a registration each time.
-    pub revoke_on_put: bool,
     /// Regions allow memory windows to be bound ([`rc::Grant`](super::rc::Grant)): a peer's rkey
     /// can then be ended while the region itself stays cached.
     pub memory_windows: bool,
@@ -42,21 +37,11 @@ impl Options {
         self.paging = paging;
         self
     }
-    /// The same with [`revoke_on_put`](Self::revoke_on_put) set.
-    #[must_use]
-    pub fn revoke_on_put(mut self) -> Self {
-        self.revoke_on_put = true;
-        self
-    }
     /// The same with [`memory_windows`](Self::memory_windows) set.
     #[must_use]
     pub fn memory_windows(mut self) -> Self {
         self.memory_windows = true;
         self
-    }
-    /// Rights with which a region is never kept.
-    pub(super) fn single_use(&self) -> Access {
-        if self.revoke_on_put { Access::REMOTE } else { Access::empty() }
     }
 }
 

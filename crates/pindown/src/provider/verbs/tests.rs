@@ -133,10 +133,18 @@ fn a_forked_child_is_refused() {
 }
 
 #[test]
-fn remote_access_is_single_use_only_when_it_is_to_be_revoked() {
-    let caps = |options| with(0, options).1.unwrap().caps();
-    assert_eq!(caps(Options::default()).single_use, Access::empty());
-    assert_eq!(caps(Options::default().revoke_on_put()).single_use, Access::REMOTE);
+fn remote_access_can_end_with_the_put() {
+    let (fake, verbs) = with(0, Options::default());
+    let builder = crate::Builder::new(verbs.unwrap()).monitor(crate::MonitorChoice::Manual);
+    let cache = builder.revoke_on_put().build().unwrap();
+    // SAFETY: the fake touches no memory.
+    let get = |access| unsafe { cache.acquire(0x10000 as *const u8, 4096, access) }.unwrap();
+    drop(get(Access::READ));
+    assert_eq!(fake.state().live.load(SeqCst), 1, "local access is cached");
+    let (a, b) = (get(Access::REMOTE_READ), get(Access::REMOTE_READ));
+    assert_ne!(a.key().rkey, b.key().rkey, "each has an rkey of its own");
+    drop((a, b));
+    assert_eq!(fake.state().live.load(SeqCst), 1, "gone when the put returns");
 }
 
 #[test]
