@@ -233,26 +233,28 @@ fn pinned_pages_stay_the_parents_across_fork() {
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
 }
 
-/// Memory regions of this process, as the kernel counts them (`rdma-resource(8)`).
-fn regions_of_this_process() -> Option<usize> {
-    let pid = std::process::id().to_string();
-    let out =
-        std::process::Command::new("rdma").args(["resource", "show", "mr", "pid", &pid]).output().ok()?;
-    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).lines().count())
+/// Memory regions that this thread made, as the kernel counts them (`rdma-resource(8)`; its `pid`
+/// is a thread's).
+fn regions_of_this_thread() -> Option<usize> {
+    let out = std::process::Command::new("rdma").args(["resource", "show", "mr"]).output().ok()?;
+    // SAFETY: takes nothing and cannot fail.
+    let mine = format!(" pid {} ", unsafe { libc::gettid() });
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    out.status.success().then(|| text.lines().filter(|line| line.contains(&mine)).count())
 }
 
 #[test]
 fn ten_thousand_remaps_leave_the_device_as_it_was() {
     let device = device_or_skip!();
     let cache = cache(&device, Options::default());
-    let before = regions_of_this_process();
+    let before = regions_of_this_thread();
     let memory = Memory::new(16 << 10);
     let range = PageRange::covering(memory.addr.addr(), memory.len).unwrap();
     let mut most = 0;
     for cycle in 0..10_000 {
         let held = acquire(&cache, &memory);
         if cycle % 1000 == 500 {
-            most = most.max(regions_of_this_process().unwrap_or(0));
+            most = most.max(regions_of_this_thread().unwrap_or(0));
         }
         drop(held);
         memory.remap();
@@ -265,7 +267,7 @@ fn ten_thousand_remaps_leave_the_device_as_it_was() {
         Some(before) => {
             eprintln!("rdma resource: {before} regions before, at most {most} meanwhile");
             assert_eq!(most, before + 1);
-            assert_eq!(regions_of_this_process(), Some(before));
+            assert_eq!(regions_of_this_thread(), Some(before));
         }
         None => eprintln!("rdma(8) is not installed: the kernel's own count was not compared"),
     }
