@@ -1,2 +1,46 @@
 //! The `pindown` command.
-fn main() {}
+
+mod coherence;
+mod exit;
+mod machine;
+mod monitors;
+mod perf;
+mod sys;
+mod ui;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Memory registration that stays right while the address space changes.
+#[derive(Parser, Debug)]
+#[command(name = "pindown", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Verb {
+    Perf(perf::Args),
+    Coherence(coherence::Args),
+    #[command(name = "__cell", hide = true)]
+    Cell(coherence::CellArgs),
+    #[command(name = "__file", hide = true)]
+    File(coherence::FileArgs),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().verb {
+        Verb::Perf(args) => exit::code(perf::run(&args)),
+        Verb::Coherence(args) => exit::code(coherence::run(&args)),
+        Verb::Cell(args) => coherence::run_cell(&args),
+        Verb::File(args) => match coherence::in_other_process(&args) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}

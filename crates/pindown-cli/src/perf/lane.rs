@@ -1,0 +1,222 @@
+//! [`Lane`]: one thread's ring, cache and buffers; makes transfers and compares them.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::Instant;
+
+use pindown::provider::io_uring::{Mover, UringKey, UringMr, UringProvider};
+use pindown::{Access, Cache, PageRange, Provider};
+
+use super::Mode;
+use super::figures::Figures;
+use super::plan::{Group, Until};
+use super::pool::Pool;
+use crate::exit::CliError;
+use crate::monitors::{self, MonitorName, chain};
+use crate::sys::{self, Span};
+
+type Result<T> = std::result::Result<T, String>;
+
+/// One thread's part.
+pub(crate) struct Lane {
+    mover: Mover,
+    cache: Cache<UringProvider>,
+    /// Makes every transfer's bytes different from all others'.
+    seed: u64,
+}
+
+/// One mode's buffers in one group, and what it has registered of them itself.
+pub(crate) struct Stage {
+    mode: Mode,
+    pool: Pool,
+    registered: HashMap<usize, UringMr>,
+    bounce: Option<(Span, UringMr)>,
+}
+
+impl Lane {
+    pub(crate) fn new(monitor: MonitorName, lane_bytes: usize) -> std::result::Result<Self, CliError> {
+        let (mover, cache) = monitors::uring_cache(monitor, 1, lane_bytes)?;
+        Ok(Self { mover, cache, seed: 0 })
+    }
+
+    pub(crate) fn max_bytes(&self) -> u64 {
+        self.cache.max_bytes()
+    }
+
+    pub(crate) fn monitor_name(&self) -> &'static str {
+        self.cache.monitor().name()
+    }
+
+    fn register(&self, span: Span) -> Result<UringMr> {
+        let range = PageRange::covering(span.base(), span.len_bytes()).map_err(|e| chain(&e))?;
+        // SAFETY: no Rust reference points into a span (its invariant).
+        unsafe { self.cache.provider().register(range, Access::READ_WRITE) }.map_err(|e| chain(&e))
+    }
+
+    fn deregister(&self, mr: UringMr) -> Result<()> {
+        self.cache.provider().deregister(mr).map_err(|failed| failed.source.to_string())
+    }
+
+    /// Buffers for a mode, registered where the mode does so beforehand.
+    pub(crate) fn prepare(&self, group: &Group, mode: Mode) -> Result<Stage> {
+        let pool = Pool::new(group).map_err(|e| e.to_string())?;
+        let mut stage = Stage { mode, pool, registered: HashMap::new(), bounce: None };
+        if mode == Mode::Preregistered {
+            for span in stage.pool.spans() {
+                stage.registered.insert(span.base(), self.register(span)?);
+            }
+        }
+        if mode == Mode::Copy {
+            let span = sys::map_new(group.size_bytes).map_err(|e| e.to_string())?;
+            stage.bounce = Some((span, self.register(span)?));
+        }
+        Ok(stage)
+    }
+
+    /// Deregisters what the mode registered beforehand.
+    pub(crate) fn put_away(&self, mut stage: Stage) -> Result<()> {
+        for (_, mr) in stage.registered.drain() {
+            self.deregister(mr)?;
+        }
+        if let Some((span, mr)) = stage.bounce.take() {
+            self.deregister(mr)?;
+            sys::unmap(span, sys::Via::Libc).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Transfers until the time is up or the count reached.
+    pub(crate) fn slice(&mut self, stage: &mut Stage, until: Until, figures: &mut Figures) {
+        let before = self.cache.stats();
+        let (start, first) = (Instant::now(), figures.ops() + figures.errors);
+        loop {
+            let done = match until {
+                Until::Elapsed(time) => start.elapsed() >= time,
+                Until::Ops(ops) => figures.ops() + figures.errors - first >= ops,
+            };
+            if done || figures.errors >= MOST_ERRORS {
+                break;
+            }
+            if let Err(error) = self.transfer(stage, figures) {
+                figures.error(error);
+            }
+        }
+        match stage.mode {
+            Mode::Cached => figures.cache(&before, &self.cache.stats()),
+            _ => figures.registered(stage.registered_bytes()),
+        }
+    }
+
+    /// Changes the next buffer if it is due, writes new bytes, moves them, and compares.
+    fn transfer(&mut self, stage: &mut Stage, figures: &mut Figures) -> Result<()> {
+        let (index, churns) = stage.pool.next();
+        if churns {
+            figures.churns += 1;
+            self.churn(stage, index)?;
+        }
+        let span = stage.pool.span(index).map_err(|e| e.to_string())?;
+        self.seed += 2;
+        span.fill(self.seed);
+        let out = self.seed.is_multiple_of(4);
+        if !out {
+            self.fill_lane(span.len_bytes());
+        }
+        let start = Instant::now();
+        self.registered_transfer(stage, span, out)?;
+        let time = start.elapsed();
+        let right = span.equals(&self.mover.lane(0)[..span.len_bytes()]);
+        figures.transfer(time, span.len_bytes(), right);
+        Ok(())
+    }
+
+    /// The program changes a buffer. In mode preregistered it also sees to its registration.
+    fn churn(&self, stage: &mut Stage, index: usize) -> Result<()> {
+        let before = stage.pool.span(index).map_err(|e| e.to_string())?;
+        if let Some(mr) = stage.registered.remove(&before.base()) {
+            self.deregister(mr)?;
+        }
+        stage.pool.churn(index).map_err(|e| e.to_string())?;
+        if stage.mode == Mode::Preregistered {
+            let after = stage.pool.span(index).map_err(|e| e.to_string())?;
+            stage.registered.insert(after.base(), self.register(after)?);
+        }
+        Ok(())
+    }
+
+    /// Bytes for a buffer to receive, unlike those that are in it.
+    fn fill_lane(&mut self, len_bytes: usize) {
+        let seed = self.seed + 1;
+        for (i, word) in self.mover.lane_mut(0)[..len_bytes].chunks_exact_mut(8).enumerate() {
+            word.copy_from_slice(&sys::pattern(seed, i as u64).to_ne_bytes());
+        }
+    }
+
+    /// What is timed: get it registered, move it, let go.
+    fn registered_transfer(&mut self, stage: &Stage, span: Span, out: bool) -> Result<()> {
+        match stage.mode {
+            Mode::Cached => {
+                // SAFETY: no Rust reference points into a span (its invariant).
+                let held = unsafe { self.cache.acquire(span.ptr(), span.len_bytes(), Access::READ_WRITE) };
+                let held = held.map_err(|e| chain(&e))?;
+                self.move_bytes(held.key(), span, out)
+            }
+            Mode::PerOp => {
+                let mr = self.register(span)?;
+                let moved = self.move_bytes(self.cache.provider().key(&mr), span, out);
+                self.deregister(mr).and(moved)
+            }
+            Mode::Preregistered => {
+                let mr = stage.registered.get(&span.base()).ok_or("a buffer is not registered")?;
+                self.move_bytes(self.cache.provider().key(mr), span, out)
+            }
+            Mode::Copy => {
+                let (bounce, mr) = stage.bounce.as_ref().ok_or("no registered buffer to copy through")?;
+                self.move_copied(self.cache.provider().key(mr), *bounce, span, out)
+            }
+        }
+    }
+
+    fn move_copied(&mut self, key: UringKey, bounce: Span, span: Span, out: bool) -> Result<()> {
+        if out {
+            span.copy_to(bounce);
+        }
+        self.move_bytes(key, bounce, out)?;
+        if !out {
+            bounce.copy_to(span);
+        }
+        Ok(())
+    }
+
+    fn move_bytes(&mut self, key: UringKey, span: Span, out: bool) -> Result<()> {
+        self.try_move(key, span, out).map_err(|error| format!("the transfer failed: {error}"))
+    }
+
+    fn try_move(&mut self, key: UringKey, span: Span, out: bool) -> io::Result<()> {
+        if out {
+            self.mover.start_write(0, key, span.ptr(), span.len_bytes())?;
+        } else {
+            // SAFETY: no Rust reference points into a span, and the caller holds the registration.
+            unsafe { self.mover.start_read(0, key, span.ptr(), span.len_bytes()) }?;
+        }
+        let mut moved = Ok(0);
+        self.mover.finish(1, |_, result| moved = result)?;
+        match moved? == span.len_bytes() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+/// Errors after which a line is given up.
+const MOST_ERRORS: u64 = 100;
+
+impl Stage {
+    fn registered_bytes(&self) -> u64 {
+        let spans = self.pool.spans();
+        let size = spans.first().map_or(0, |s| s.len_bytes() as u64);
+        match self.mode {
+            Mode::Preregistered => size * spans.len() as u64,
+            _ => size,
+        }
+    }
+}
