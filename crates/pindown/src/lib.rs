@@ -5,6 +5,7 @@ mod builder;
 mod cache;
 pub mod monitor;
 pub mod provider;
+pub mod queue;
 mod sys;
 mod worker;
 

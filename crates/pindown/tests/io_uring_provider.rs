@@ -155,8 +155,9 @@ fn longer_than_a_gibibyte_is_a_limit() {
     let provider = provider_with(8);
     let range = PageRange::new(PAGE_SIZE, 2 * PAGE_SIZE + (1 << 30)).unwrap();
     let error = register(&provider, range).unwrap_err();
-    let expected = matches!(error, RegisterError::Limit { limit: Limit::RegionBytes, value: Some(b), .. } if b == 1 << 30);
-    assert!(expected && !error.evicting_may_help(), "{error:?}");
+    assert!(!error.evicting_may_help());
+    let RegisterError::Limit { limit, value, .. } = error else { panic!("{error:?}") };
+    assert_eq!((limit, value), (Limit::RegionBytes, Some(1 << 30)));
 }
 
 /// `why` is what the message names, on kernels that say what is mapped where (Linux 6.11).
@@ -268,6 +269,46 @@ fn kernel_has_procmap_query() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
     (numbers.next(), numbers.next()) >= (Some(6), Some(11))
+}
+
+/// Long ranges are pinned on another ring and handed over; nothing of that shows.
+#[test]
+fn long_ranges_are_like_short_ones() {
+    in_own_process("long_ranges_are_like_short_ones", || {
+        let pinned_before = status_kib("VmPin");
+        let map = Map::filled(20_000, 1);
+        let mut mover = Mover::new(1, PAGE_SIZE).unwrap();
+        let provider = UringProvider::builder().slots(4).on(mover.ring()).unwrap();
+        let mr = match register(&provider, map.range()) {
+            Err(RegisterError::Limit { limit: Limit::Memlock, .. }) => {
+                println!("skipped: RLIMIT_MEMLOCK is below 80 MB");
+                return;
+            }
+            result => result.unwrap(),
+        };
+        let key = provider.key(&mr);
+        for page in [0, 777, 19_999] {
+            let addr = map.ptr().wrapping_add(page * PAGE_SIZE);
+            assert_eq!(mover.write_fixed(key, addr, PAGE_SIZE).unwrap(), [1; PAGE_SIZE]);
+            // SAFETY: nothing refers to the mapping.
+            unsafe { mover.read_fixed(key, addr, &[page as u8; PAGE_SIZE]) }.unwrap();
+            assert_eq!(mover.write_fixed(key, addr, PAGE_SIZE).unwrap(), [page as u8; PAGE_SIZE]);
+        }
+        assert_eq!(map.bytes()[19_999 * PAGE_SIZE], 19_999u32 as u8);
+        assert!(status_kib("VmPin") >= pinned_before + 80_000);
+        let held: Vec<_> = (0..3).map(|i| register(&provider, map.page(i)).unwrap()).collect();
+        provider.deregister(mr).unwrap();
+        let gone = mover.write_fixed(key, map.ptr(), PAGE_SIZE).unwrap_err();
+        assert_eq!(gone.raw_os_error(), Some(libc::EFAULT));
+        // Handing over replaces the table; what else is in it stays.
+        let again = register(&provider, map.range()).unwrap();
+        for mr in &held {
+            let addr = std::ptr::with_exposed_provenance(provider.key(mr).range().start());
+            assert_eq!(mover.write_fixed(provider.key(mr), addr, 8).unwrap().len(), 8);
+        }
+        held.into_iter().chain([again]).for_each(|mr| provider.deregister(mr).unwrap());
+        assert_eq!((provider.registered(), status_kib("VmPin")), (0, pinned_before));
+    });
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl<P: Provider> Inner<P> {
         let mut spins = 0u32;
         loop {
             let own = self.notifier.inbox().generation();
-            if own % 2 == 0 {
+            if own.is_multiple_of(2) {
                 return own;
             }
             spins += 1;

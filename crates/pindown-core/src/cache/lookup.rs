@@ -130,7 +130,7 @@ impl<P: Provider> Inner<P> {
     pub(super) fn advance_clock(&self, state: &mut State<P>) -> u64 {
         state.slow_requests += 1;
         // Summing all threads' hits on every miss would cost more than it tells.
-        if state.slow_requests % 16 == 0 {
+        if state.slow_requests.is_multiple_of(16) {
             self.clock.advance(state.slow_requests + hold::registry().hits(self.id));
         } else {
             self.clock.advance(self.clock.now() + 1);

@@ -90,7 +90,7 @@ impl Adaptive {
 
     fn draw(&mut self) -> usize {
         self.draws = self.draws.wrapping_add(1);
-        (u128::from(mix(self.draws)) * self.entries.len() as u128 >> 64) as usize
+        ((u128::from(mix(self.draws)) * self.entries.len() as u128) >> 64) as usize
     }
 
     fn candidate(&self, entry: &Entry, uses: &dyn Uses) -> Candidate {

@@ -24,7 +24,7 @@ struct Seen {
 }
 
 /// One simulated cache for each rule, of `1 / 2^shift` of the room.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Shadow {
     ids: HashMap<u64, u32>,
     seen: Vec<Seen>,
@@ -51,19 +51,6 @@ pub(super) struct Room {
     pub(super) by_regions: bool,
 }
 
-impl Default for Shadow {
-    fn default() -> Self {
-        Self {
-            ids: HashMap::new(),
-            seen: Vec::new(),
-            caches: Default::default(),
-            hand: 0,
-            accesses: 0,
-            draws: 0,
-        }
-    }
-}
-
 impl Shadow {
     /// Forgets everything but the standings (for another sampling rate).
     pub(super) fn restart(&mut self) {
@@ -84,7 +71,7 @@ impl Shadow {
             }
         }
         let half_life = room.regions.max(16) * 8;
-        if self.accesses % half_life.max(1) == 0 {
+        if self.accesses.is_multiple_of(half_life.max(1)) {
             self.caches.iter_mut().for_each(|c| c.cost /= 2.0);
         }
     }

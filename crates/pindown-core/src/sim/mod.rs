@@ -177,7 +177,8 @@ impl Sim {
         self.lock().huge.push(range);
     }
 
-    /// Calls `hook` within the calls, with no lock held: it may block, change the page table, or call the cache.
+    /// Calls `hook` within the calls, with no lock held: it may block, change the page table, or call the
+    /// cache.
     pub fn on_step(&self, hook: impl Fn(Step, PageRange) + Send + Sync + 'static) {
         self.lock().hook = Some(Arc::new(hook));
     }

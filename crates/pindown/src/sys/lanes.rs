@@ -70,9 +70,9 @@ impl Lanes {
     /// No request that writes this lane is under way while the slice lives.
     pub(crate) unsafe fn lane(&self, lane: u32) -> &[u8] {
         assert!(lane < self.count, "lane {lane} of {}", self.count);
-        // SAFETY: the lane lies in the mapping of `count * lane_bytes` bytes, which lives as long as `self`; its
-        // file cannot shrink, since the descriptor is ours alone. Bytes of any value are valid. We write only
-        // through `&mut self`, and the caller keeps the kernel from writing.
+        // SAFETY: the lane lies in the mapping of `count * lane_bytes` bytes, which lives as long as
+        // `self`; its file cannot shrink, since the descriptor is ours alone. Bytes of any value are valid.
+        // We write only through `&mut self`, and the caller keeps the kernel from writing.
         unsafe {
             slice::from_raw_parts(self.map.as_ptr().add(self.lane_bytes * lane as usize), self.lane_bytes)
         }

@@ -1,10 +1,12 @@
 //! Every system call, ioctl and foreign function.
 
+pub(crate) mod eventfd;
 pub(crate) mod host;
 #[cfg(feature = "io-uring")]
 pub(crate) mod lanes;
 pub(crate) mod limits;
 pub(crate) mod maps;
+pub(crate) mod populate;
 #[cfg(feature = "io-uring")]
 pub(crate) mod process;
 pub(crate) mod procmap;
@@ -14,6 +16,8 @@ pub(crate) mod test_memory;
 pub(crate) mod uring;
 #[cfg(feature = "io-uring")]
 pub(crate) mod uring_queue;
+#[cfg(feature = "io-uring")]
+pub(crate) mod uring_send;
 #[cfg(feature = "verbs")]
 pub(crate) mod verbs;
 
@@ -39,4 +43,16 @@ pub(crate) fn block_signals() {
         libc::sigfillset(&mut set);
         libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
     }
+}
+
+/// `Cache::acquire` for a submission, whose submitter made the promise that it asks for.
+pub(crate) fn acquire_for_submitter<P: pindown_core::Provider>(
+    cache: &pindown_core::Cache<P>,
+    addr: *const u8,
+    len_bytes: usize,
+    access: pindown_core::Access,
+) -> Result<pindown_core::Registration<P>, pindown_core::AcquireError> {
+    // SAFETY: only called for jobs made by `Queue`'s unsafe methods, whose contract is `acquire`'s
+    // from the submission on.
+    unsafe { cache.acquire(addr, len_bytes, access) }
 }

@@ -1,12 +1,12 @@
 //! `io_uring_register(2)`: the table of fixed buffers.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 use linux_raw_sys::io_uring::{
-    IORING_REGISTER_DST_REPLACE, IORING_RSRC_REGISTER_SPARSE, io_uring_clone_buffers, io_uring_register_op,
-    io_uring_rsrc_register, io_uring_rsrc_update2,
+    IORING_REGISTER_DST_REPLACE, IORING_RSRC_REGISTER_SPARSE, io_uring_clone_buffers, io_uring_params,
+    io_uring_register_op, io_uring_rsrc_register, io_uring_rsrc_update2,
 };
 use pindown_core::PageRange;
 
@@ -32,6 +32,19 @@ unsafe fn register<T>(
         libc::syscall(libc::SYS_io_uring_register, ring.as_raw_fd(), op as libc::c_uint, arg, nr_args)
     };
     usize::try_from(done).map_err(|_| io::Error::last_os_error())
+}
+
+/// A ring that is never submitted to: its queues are not mapped.
+pub(crate) fn setup(entries: u32) -> io::Result<OwnedFd> {
+    // SAFETY: io_uring_params is plain integers, for which zeroes are valid.
+    let mut params: io_uring_params = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel reads and fills `params`, which lives through the call.
+    let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &mut params) };
+    match i32::try_from(ring) {
+        // SAFETY: a descriptor that was just made (close-on-exec) and that nobody else owns.
+        Ok(ring) if ring >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(ring) }),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Gives the ring a table of `slots` empty slots (Linux 5.19).
@@ -135,7 +148,6 @@ pub(crate) fn belongs_to_another_thread(ring: BorrowedFd<'_>) -> bool {
 /// # Safety
 ///
 /// As [`update`]: the slots are the caller's, and it answers for the memory.
-#[allow(dead_code)] // used once ranges are registered in parallel pieces
 pub(crate) unsafe fn clone_buffers(
     ring: BorrowedFd<'_>,
     first: u32,

@@ -6,6 +6,7 @@ use std::thread;
 
 use pindown_core::Affinity;
 
+use super::helpers::Helpers;
 use super::mappings::Mappings;
 use super::slots::Slots;
 use super::{Table, UringProvider};
@@ -31,7 +32,10 @@ pub enum UringError {
     )]
     WrongThread,
     /// The slots asked for are none, too many, or not in the table.
-    #[error("slots {first}..{end}: a provider needs at least one, inside the ring's table of at most {max}", max = uring::MAX_SLOTS)]
+    #[error(
+        "slots {first}..{end}: a provider needs at least one, inside the ring's table of at most {max}",
+        max = uring::MAX_SLOTS
+    )]
     Slots {
         /// First slot for the cache.
         first: u32,
@@ -111,10 +115,11 @@ impl UringBuilder {
     /// Asks for a completion on the ring for each buffer that the kernel has let go of, with
     /// `user_data = base + buf_index`, result 0; [`UringProvider::released_slot`] recognises them.
     ///
-    /// Clearing a slot keeps new requests out, but the pages stay pinned (and charged to
-    /// RLIMIT_MEMLOCK) until requests that were already under way are done; before Linux 6.13 also until earlier
-    /// requests of the ring are. The tag's completion is the news of that. It takes room in the application's completion
-    /// queue and the application must be ready to see it, so it is off by default. `base` must not be 0 (the kernel's "no tag").
+    /// Clearing a slot keeps new requests out, but the pages stay pinned (and charged to RLIMIT_MEMLOCK)
+    /// until requests that were already under way are done; before Linux 6.13 also until earlier requests
+    /// of the ring are. The tag's completion is the news of that. It takes room in the application's
+    /// completion queue and the application must be ready to see it, so it is off by default. `base` must
+    /// not be 0 (the kernel's "no tag").
     pub fn release_tags(mut self, base: u64) -> Self {
         self.release_tags = Some(base).filter(|base| *base != 0);
         self
@@ -148,6 +153,7 @@ impl UringBuilder {
             release_tags: self.release_tags,
             process: Process::current(),
             mappings: Mappings::open(),
+            helpers: Helpers::default(),
         })
     }
 

@@ -8,8 +8,8 @@ use pindown_core::PageRange;
 /// addresses that it stands for.
 ///
 /// A plain value. It means the registered pages for as long as the
-/// [`Registration`](pindown_core::Registration) it came from is held, and nothing afterwards. It says what the kernel
-/// checks: a request whose bytes are not all inside [`range`](Self::range) fails with EFAULT.
+/// [`Registration`](pindown_core::Registration) it came from is held, and nothing afterwards. It says what
+/// the kernel checks: a request whose bytes are not all inside [`range`](Self::range) fails with EFAULT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UringKey {
     buf_index: u16,

@@ -27,7 +27,8 @@ impl Mappings {
         Self(ProcMap::open().ok().filter(ProcMap::has_query))
     }
 
-    /// Whether any page of the range is a huge page of a pool (hugetlbfs); true when there is too much to look at.
+    /// Whether any page of the range is a huge page of a pool (hugetlbfs); true when there is too much to
+    /// look at.
     pub(super) fn has_hugetlb(&self, range: PageRange) -> bool {
         let Some(map) = &self.0 else { return false };
         let mut addr = range.start();

@@ -1,7 +1,7 @@
 //! [`UringProvider`]: registers memory as fixed buffers of an io_uring (Linux 5.19).
 //!
-//! The provider works on a ring that the application has and keeps submitting to. It owns a range of slots of the ring's
-//! table of fixed buffers; an [`UringKey`] names the slot and the addresses it stands for.
+//! The provider works on a ring that the application has and keeps submitting to. It owns a range of slots
+//! of the ring's table of fixed buffers; an [`UringKey`] names the slot and the addresses it stands for.
 //!
 //! ```
 //! use io_uring::{IoUring, opcode, types};
@@ -31,30 +31,38 @@
 //!
 //! # What io_uring registers
 //!
-//! - The kernel pins each page **for writing** and for long, whatever the access asked for (`FOLL_WRITE | FOLL_LONGTERM` in
-//!   `io_pin_pages()`, io_uring/memmap.c): a private page that was never written is allocated, one that is shared after fork is
-//!   copied, and read-only mappings are refused even for [`Access::READ`]. Shared mappings of files on a disk, device memory and
-//!   memfd_secret are refused too. All of this is [`RegisterError::Unsupported`].
-//! - A fixed buffer has no permissions: a key that was registered for [`Access::READ`] can be used in a READ_FIXED by the
-//!   process itself. There are no peers, so `REMOTE_*` grant nothing.
-//! - At most 16384 buffers a ring, 1 GiB each. Unless the process has CAP_IPC_LOCK its pages count towards RLIMIT_MEMLOCK, for all
-//!   rings of the user together; a page of a huge page counts the whole huge page, once a ring.
+//! - The kernel pins each page **for writing** and for long, whatever the access asked for (`FOLL_WRITE |
+//!   FOLL_LONGTERM` in `io_pin_pages()`, io_uring/memmap.c): a private page that was never written is
+//!   allocated, one that is shared after fork is copied, and read-only mappings are refused even for
+//!   [`Access::READ`]. Shared mappings of files on a disk, device memory and memfd_secret are refused too.
+//!   All of this is [`RegisterError::Unsupported`].
+//! - A fixed buffer has no permissions: a key that was registered for [`Access::READ`] can be used in a
+//!   READ_FIXED by the process itself. There are no peers, so `REMOTE_*` grant nothing.
+//! - At most 16384 buffers a ring, 1 GiB each. Unless the process has CAP_IPC_LOCK its pages count towards
+//!   RLIMIT_MEMLOCK, for all rings of the user together; a page of a huge page counts the whole huge page,
+//!   once a ring.
 //! - Clearing a slot is the deregistration. Requests under way keep the pages pinned until they are done, see
 //!   [`UringBuilder::release_tags`].
 //!
 //! # Threads
 //!
-//! Any thread may register while others submit; the kernel serialises updates of one ring. A ring with
-//! `IORING_SETUP_SINGLE_ISSUER` (and so every `DEFER_TASKRUN` ring) accepts calls from one thread only. The provider finds out and
-//! declares [`Affinity::OwnerThread`]: misses on other threads fail with [`RegisterError::WrongThread`] (hits work anywhere), and
-//! deregistrations happen when that thread calls [`Cache::drive`](pindown_core::Cache::drive), so "within 10 ms" becomes "at its next drive".
+//! Any thread may register while others submit. The kernel lets nobody submit to a ring, or register in it,
+//! while it pins; ranges of 64 MiB and more are therefore pinned on a ring of the provider's own and then
+//! handed over (Linux 6.13), so that several threads register long ranges in parallel and the application's
+//! ring stays free. A ring with `IORING_SETUP_SINGLE_ISSUER` (and so every `DEFER_TASKRUN` ring) accepts
+//! calls from one thread only. The provider finds out and declares [`Affinity::OwnerThread`]: misses on
+//! other threads fail with [`RegisterError::WrongThread`] (hits work anywhere), and deregistrations happen
+//! when that thread calls [`Cache::drive`](pindown_core::Cache::drive), so "within 10 ms" becomes "at its
+//! next drive".
 //!
 //! # After fork
 //!
-//! The child has the same ring, and an update by it would replace the parent's buffers. The provider refuses to register there, and a
-//! deregistration there succeeds without touching the ring: the buffer is the parent's.
+//! The child has the same ring, and an update by it would replace the parent's buffers. The provider
+//! refuses to register there, and a deregistration there succeeds without touching the ring: the buffer is
+//! the parent's.
 
 mod builder;
+mod helpers;
 mod key;
 mod mappings;
 mod mover;
@@ -68,6 +76,7 @@ use std::thread;
 use pindown_core::{Access, Affinity, DeregisterFailed, PageRange, Provider, ProviderCaps, RegisterError};
 
 pub use self::builder::{UringBuilder, UringError};
+use self::helpers::Helpers;
 pub use self::key::{UringKey, UringMr};
 use self::mappings::Mappings;
 pub use self::mover::Mover;
@@ -86,6 +95,7 @@ pub struct UringProvider {
     release_tags: Option<u64>,
     process: Process,
     mappings: Mappings,
+    helpers: Helpers,
 }
 
 /// Whose the table of buffers is.
@@ -100,12 +110,14 @@ enum Table {
 impl UringProvider {
     /// Slots of a table unless [`UringBuilder::slots`] says otherwise.
     ///
-    /// Not the most there can be, because the kernel looks through the whole table for each huge page it accounts
-    /// (`headpage_already_acct()`, io_uring/rsrc.c): on Linux 6.18, registering and clearing 64 KiB of a huge page took 1.9 µs
-    /// with 256 slots, 3.2 with 1024, 7.9 with 4096 and 21 with 16384; of small pages 2.7 µs with any.
+    /// Not the most there can be, because the kernel looks through the whole table for each huge page it
+    /// accounts (`headpage_already_acct()`, io_uring/rsrc.c): on Linux 6.18, registering and clearing 64
+    /// KiB of a huge page took 1.9 µs with 256 slots, 3.2 with 1024, 7.9 with 4096 and 21 with 16384; of
+    /// small pages 2.7 µs with any.
     pub const DEFAULT_SLOTS: u32 = 1024;
 
-    /// A provider over `ring` with a new table of [`DEFAULT_SLOTS`](Self::DEFAULT_SLOTS) slots, all for the cache.
+    /// A provider over `ring` with a new table of [`DEFAULT_SLOTS`](Self::DEFAULT_SLOTS) slots, all for the
+    /// cache.
     ///
     /// # Errors
     ///
@@ -221,17 +233,34 @@ impl UringProvider {
         unsafe { uring::update(self.ring.as_fd(), u32::from(slot), ranges, tags.as_deref()) }
     }
 
+    /// Registers one range, with a helper if it is long. A clone has no tag, so tags do without.
+    ///
+    /// # Safety
+    ///
+    /// As [`uring::update`].
+    unsafe fn fill(&self, slot: u16, range: PageRange) -> io::Result<usize> {
+        if self.release_tags.is_none() {
+            // SAFETY: passed on to the caller.
+            if let Some(()) = unsafe { self.helpers.register(self.ring.as_fd(), slot, range) } {
+                return Ok(1);
+            }
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.update(slot, &[range]) }
+    }
+
     fn mr(&self, slot: u16, range: PageRange) -> UringMr {
         UringMr { key: UringKey::new(slot, range), hugetlb: self.mappings.has_hugetlb(range) }
     }
 }
 
-// SAFETY: `register` returns Ok only when the kernel reported the slot as filled with the iovec of exactly `range`,
-// whose pages the kernel then holds pinned until the slot is cleared, replaced, or the ring is gone; a fixed
-// buffer gives no rights to anyone but requests on this ring. Slots are handed out once (`Slots`), the table's
-// part is ours (made here with `first..end` for us, or vouched for in `existing_table`), so nothing else clears or
-// replaces it; our duplicate of the descriptor keeps the ring alive; `UringMr` has no `Drop`, and the table is
-// unregistered only when no slot is taken. In a forked child, where memory is a copy, the ring is not touched.
+// SAFETY: `register` returns Ok only when the kernel reported the slot as filled with the iovec of exactly
+// `range` (or with a clone of a helper's buffer that was), whose pages the kernel then holds pinned until
+// the slot is cleared, replaced, or the ring is gone; a fixed buffer gives no rights to anyone but requests
+// on this ring. Slots are handed out once (`Slots`), the table's part is ours (made here with `first..end`
+// for us, or vouched for in `existing_table`), so nothing else clears or replaces it; our duplicate of the
+// descriptor keeps the ring alive; `UringMr` has no `Drop`, and the table is unregistered only when no slot
+// is taken. In a forked child, where memory is a copy, the ring is not touched.
 unsafe impl Provider for UringProvider {
     type Mr = UringMr;
     type Key = UringKey;
@@ -259,7 +288,7 @@ unsafe impl Provider for UringProvider {
         self.admit(range)?;
         let slot = self.slots.take(1).ok_or_else(|| refusal::no_slot(range, self.slots.count()))?;
         // SAFETY: the caller vouches for the memory; the slot is ours and free.
-        match unsafe { self.update(slot, &[range]) } {
+        match unsafe { self.fill(slot, range) } {
             Ok(1) => Ok(self.mr(slot, range)),
             failed => {
                 self.slots.put(slot, 1);

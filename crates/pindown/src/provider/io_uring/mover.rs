@@ -8,8 +8,9 @@ use super::UringKey;
 use crate::sys::lanes::Lanes;
 use crate::sys::uring_queue;
 
-/// A ring with a private memory file at the other end: WRITE_FIXED carries bytes from a registered buffer into one of its lanes,
-/// READ_FIXED from a lane into a registered buffer. What arrived can be looked at without a further copy and compared with what the CPU sees.
+/// A ring with a private memory file at the other end: WRITE_FIXED carries bytes from a registered buffer
+/// into one of its lanes, READ_FIXED from a lane into a registered buffer. What arrived can be looked at
+/// without a further copy and compared with what the CPU sees.
 ///
 /// ```
 /// use pindown::provider::io_uring::{Mover, UringProvider};
@@ -36,7 +37,8 @@ pub struct Mover {
 }
 
 impl Mover {
-    /// A new ring, and `lanes` lanes of `lane_bytes` bytes each: as many requests can be under way at a time, of at most so many bytes.
+    /// A new ring, and `lanes` lanes of `lane_bytes` bytes each: as many requests can be under way at a
+    /// time, of at most so many bytes.
     ///
     /// # Errors
     ///
@@ -71,7 +73,8 @@ impl Mover {
     ///
     /// # Errors
     ///
-    /// EFAULT when the bytes are not in the buffer, or the slot is empty. InvalidInput when they do not fit a lane.
+    /// EFAULT when the bytes are not in the buffer, or the slot is empty. InvalidInput when they do not fit
+    /// a lane.
     pub fn write_fixed(&mut self, key: UringKey, addr: *const u8, len_bytes: usize) -> io::Result<&[u8]> {
         self.start_write(0, key, addr, len_bytes)?;
         self.finish_all(len_bytes)?;
@@ -106,8 +109,8 @@ impl Mover {
         let len = self.claim(lane, len_bytes)?;
         let request = opcode::WriteFixed::new(types::Fd(self.lanes.file()), addr, len, key.buf_index())
             .offset(self.lanes.offset_bytes(lane));
-        // SAFETY: the kernel takes the bytes from the pages that it holds pinned for the slot, or fails; it does not
-        // follow `addr`. The lane is marked busy until the completion, which `Drop` waits for too.
+        // SAFETY: the kernel takes the bytes from the pages that it holds pinned for the slot, or fails; it
+        // does not follow `addr`. The lane is marked busy until the completion, which `Drop` waits for too.
         unsafe { self.push(lane, request.build()) }
     }
 
@@ -115,8 +118,8 @@ impl Mover {
     ///
     /// # Safety
     ///
-    /// The bytes at `addr` that the buffer holds may be overwritten until the completion was seen: nothing refers to them. The key's
-    /// registration is held until then.
+    /// The bytes at `addr` that the buffer holds may be overwritten until the completion was seen: nothing
+    /// refers to them. The key's registration is held until then.
     ///
     /// # Panics
     ///
@@ -135,8 +138,8 @@ impl Mover {
         unsafe { self.push(lane, request.build()) }
     }
 
-    /// Submits what is queued, waits until at least `at_least` requests are done (at most those under way), and calls `done` with each
-    /// one's lane and the bytes moved.
+    /// Submits what is queued, waits until at least `at_least` requests are done (at most those under way),
+    /// and calls `done` with each one's lane and the bytes moved.
     pub fn finish(
         &mut self,
         at_least: usize,

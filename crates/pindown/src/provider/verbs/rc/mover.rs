@@ -94,6 +94,17 @@ impl Mover {
         self.finish_one()
     }
 
+    /// RDMA READ of the first `len_bytes` bytes of lane 0 into memory at `addr`, and waits.
+    ///
+    /// # Safety
+    ///
+    /// As [`start_read`](Self::start_read), until this returns.
+    pub unsafe fn read_into(&mut self, key: Key, addr: *mut u8, len_bytes: usize) -> Result<(), RcError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.start_read(0, key, addr, len_bytes)? };
+        self.finish_one()
+    }
+
     /// Posts an RDMA WRITE into `lane`. The memory is only read by the device, from the pages that
     /// the key names; a key that names none fails.
     ///
