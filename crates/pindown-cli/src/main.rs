@@ -6,6 +6,7 @@ mod exit;
 mod machine;
 mod monitors;
 mod perf;
+mod soak;
 mod sys;
 mod ui;
 
@@ -25,6 +26,7 @@ struct Cli {
 enum Verb {
     Perf(perf::Args),
     Coherence(coherence::Args),
+    Soak(soak::Args),
     #[command(name = "__cell", hide = true)]
     Cell(coherence::CellArgs),
     #[command(name = "__file", hide = true)]
@@ -34,6 +36,7 @@ enum Verb {
 fn main() -> ExitCode {
     match Cli::parse().verb {
         Verb::Perf(args) => exit::code(perf::run(&args)),
+        Verb::Soak(args) => exit::code(soak::run(&args)),
         Verb::Coherence(args) => exit::code(coherence::run(&args)),
         Verb::Cell(args) => coherence::run_cell(&args),
         Verb::File(args) => match coherence::in_other_process(&args) {

@@ -1,8 +1,9 @@
 //! The monitors by name.
 
 use std::error::Error;
+use std::os::fd::AsFd;
 
-use pindown::provider::io_uring::{Mover, UringProvider};
+use pindown::provider::io_uring::UringProvider;
 use pindown::{BuildError, Builder, Cache, MonitorChoice};
 
 use crate::exit::CliError;
@@ -47,7 +48,7 @@ impl MonitorName {
     pub(crate) fn choice(self) -> Result<MonitorChoice, CliError> {
         match self {
             Self::Auto => Ok(MonitorChoice::Auto),
-            Self::Uffd => Err(CliError::machine("TEMP", "TEMP")),
+            Self::Uffd => Ok(MonitorChoice::Uffd),
             Self::Manual => Ok(MonitorChoice::Manual),
             Self::None => Ok(MonitorChoice::None),
             Self::Ebpf => Err(CliError::machine(
@@ -62,16 +63,10 @@ impl MonitorName {
     }
 }
 
-/// A ring that can move `lane_bytes` at a time, with a cache over it.
-pub(crate) fn uring_cache(
-    monitor: MonitorName,
-    lanes: u32,
-    lane_bytes: usize,
-) -> Result<(Mover, Cache<UringProvider>), CliError> {
-    let mover = Mover::new(lanes, lane_bytes).map_err(no_ring)?;
-    let provider = UringProvider::new(mover.ring()).map_err(|error| no_table(&error))?;
-    let built = Builder::new(provider).monitor(monitor.choice()?).build();
-    Ok((mover, built.map_err(|error| no_monitor(&error))?))
+/// A cache over `ring`.
+pub(crate) fn cache_on(ring: impl AsFd, monitor: MonitorName) -> Result<Cache<UringProvider>, CliError> {
+    let provider = UringProvider::new(ring).map_err(|error| no_table(&error))?;
+    Builder::new(provider).monitor(monitor.choice()?).build().map_err(|error| no_monitor(&error))
 }
 
 /// No ring: what forbids it, and what to do.

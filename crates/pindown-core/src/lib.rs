@@ -15,6 +15,7 @@ mod range;
 pub mod sim;
 mod stats;
 mod sync;
+pub mod trace;
 mod wake;
 
 pub use access::Access;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use pindown_core::{Access, Affinity, BuildError, Config, Monitor, MonitorError, PolicyKind, Provider};
+use pindown_core::{
+    Access, Affinity, BuildError, Config, Monitor, MonitorError, Notifier, PolicyKind, Provider,
+};
 
 use crate::cache::Cache;
 use crate::monitor::{Manual, NoMonitor, Uncached};
@@ -17,7 +19,7 @@ pub enum MonitorChoice {
     #[default]
     Auto,
     /// userfaultfd events (Linux 6.7, unprivileged).
-    #[cfg(any())]
+    #[cfg(feature = "uffd")]
     Uffd,
     /// The application reports its changes.
     Manual,
@@ -129,8 +131,8 @@ fn choose(choice: MonitorChoice, coherent: bool) -> Result<Arc<dyn Monitor>, Bui
     Ok(match choice {
         MonitorChoice::Auto if coherent => Arc::new(Uncached::new()),
         MonitorChoice::Auto => auto(),
-        #[cfg(any())]
-        MonitorChoice::Uffd => Arc::new(uffd()?),
+        #[cfg(feature = "uffd")]
+        MonitorChoice::Uffd => Arc::new(crate::monitor::Uffd::new()),
         MonitorChoice::Manual => Arc::new(Manual::new()),
         MonitorChoice::Uncached => Arc::new(Uncached::new()),
         MonitorChoice::None => Arc::new(NoMonitor::new()),
@@ -138,16 +140,18 @@ fn choose(choice: MonitorChoice, coherent: bool) -> Result<Arc<dyn Monitor>, Bui
     })
 }
 
-#[cfg(any())]
-fn uffd() -> Result<crate::monitor::uffd::Uffd, BuildError> {
-    crate::monitor::uffd::Uffd::new().map_err(|source| BuildError::Monitor { name: "uffd", source })
-}
-
 /// What `auto` takes here: the first that starts.
 fn auto() -> Arc<dyn Monitor> {
-    #[cfg(any())]
-    if let Ok(monitor) = uffd() {
-        return Arc::new(monitor);
+    #[cfg(feature = "uffd")]
+    if starts(&crate::monitor::Uffd::new()) {
+        return Arc::new(crate::monitor::Uffd::new());
     }
     Arc::new(Uncached::new())
+}
+
+/// Whether a monitor starts here: tried with a notifier that nobody listens to.
+fn starts(monitor: &dyn Monitor) -> bool {
+    let started = monitor.start(Notifier::detached()).is_ok();
+    monitor.stop();
+    started
 }

@@ -65,9 +65,6 @@ pub(crate) enum Userland {
 }
 
 impl Guest {
-    #[allow(dead_code)]
-    pub(crate) const ALL: [Self; 3] = [Self::Base, Self::Engines, Self::TwoHosts];
-
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Base => "base",

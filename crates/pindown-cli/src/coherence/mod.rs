@@ -68,14 +68,14 @@ impl Provider {
 
 /// The verb.
 pub(crate) fn run(args: &Args) -> Result<Verdict, CliError> {
-    let monitors = subject::monitors(args.provider, &args.device, &args.monitors)?;
-    let _huge_pages = hugepages::HugePages::reserve();
     let named =
         |filter: &Option<String>, name: &str| filter.as_ref().is_none_or(|f| name.contains(f.as_str()));
     let jobs = harness::jobs(|m, e| named(&args.mapping, m.name) && named(&args.event, e.name));
     if jobs.is_empty() {
         return Err(CliError::Usage("no event and mapping have such names".into()));
     }
+    let monitors = subject::monitors(args.provider, &args.device, &args.monitors)?;
+    let _huge_pages = hugepages::HugePages::reserve();
     let provider = [vec![args.provider.name().to_owned()], args.device.to_words()].concat();
     let bar = ui::progress(jobs.len() as u64, "coherence");
     harness::run_all(&jobs, &provider, &monitors, || bar.inc(1));

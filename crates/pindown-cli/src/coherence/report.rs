@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::cell::Outcome;
-use super::event::Group;
 use super::harness::Job;
 
 /// A line of the result: one mapping, event and monitor.
@@ -15,8 +14,6 @@ pub(crate) struct Row {
     pub(crate) outcome: Outcome,
     pub(crate) hazard: bool,
     pub(crate) detail: String,
-    #[serde(skip)]
-    pub(crate) group: Group,
 }
 
 /// The JSON document.
@@ -76,6 +73,5 @@ fn row(job: &Job, index: usize, monitor: &str) -> Option<Row> {
         outcome: report.outcome,
         hazard,
         detail: report.detail,
-        group: job.event.group,
     })
 }

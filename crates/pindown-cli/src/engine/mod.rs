@@ -5,6 +5,7 @@ mod verbs;
 
 pub(crate) use uring::UringEngine;
 pub(crate) use verbs::VerbsEngine;
+pub(crate) use verbs::{cache as verbs_cache, endpoint_options, no_connection};
 
 use std::io;
 
@@ -43,11 +44,6 @@ impl DeviceArgs {
 pub(crate) trait Engine: Sized + Send {
     /// Who registers.
     type Provider: Provider;
-
-    /// The provider's name in JSON.
-    const NAME: &'static str;
-    /// What it registers, for people.
-    const REGISTERS: &'static str;
 
     /// An engine that moves `lane_bytes` at a time, with a cache over its provider.
     fn open(

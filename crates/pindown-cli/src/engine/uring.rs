@@ -26,15 +26,14 @@ impl UringEngine {
 
 impl Engine for UringEngine {
     type Provider = UringProvider;
-    const NAME: &'static str = "io-uring";
-    const REGISTERS: &'static str = "fixed buffers";
 
     fn open(
         monitor: MonitorName,
         _device: &DeviceArgs,
         lane_bytes: usize,
     ) -> Result<(Self, Cache<UringProvider>), CliError> {
-        let (mover, cache) = monitors::uring_cache(monitor, 1, lane_bytes)?;
+        let mover = Mover::new(1, lane_bytes).map_err(monitors::no_ring)?;
+        let cache = monitors::cache_on(mover.ring(), monitor)?;
         Ok((Self(mover), cache))
     }
 

@@ -16,8 +16,6 @@ pub(crate) struct VerbsEngine(Mover);
 
 impl Engine for VerbsEngine {
     type Provider = Verbs;
-    const NAME: &'static str = "verbs";
-    const REGISTERS: &'static str = "memory regions";
 
     fn open(
         monitor: MonitorName,

@@ -1,42 +1,46 @@
 //! [`Lane`]: one thread's ring, cache and buffers; makes transfers and compares them.
 
 use std::collections::HashMap;
-use std::io;
 use std::time::Instant;
 
-use pindown::provider::io_uring::{Mover, UringKey, UringMr, UringProvider};
 use pindown::{Access, Cache, PageRange, Provider};
 
 use super::Mode;
 use super::figures::Figures;
 use super::plan::{Group, Until};
 use super::pool::Pool;
+use super::wire::{Key, Mr, Wire};
+use crate::engine::DeviceArgs;
 use crate::exit::CliError;
-use crate::monitors::{self, MonitorName, chain};
+use crate::monitors::{MonitorName, chain};
 use crate::sys::{self, Span};
 
 type Result<T> = std::result::Result<T, String>;
 
 /// One thread's part.
-pub(crate) struct Lane {
-    mover: Mover,
-    cache: Cache<UringProvider>,
+pub(crate) struct Lane<W: Wire> {
+    wire: W,
+    cache: Cache<W::Provider>,
     /// Makes every transfer's bytes different from all others'.
     seed: u64,
 }
 
 /// One mode's buffers in one group, and what it has registered of them itself.
-pub(crate) struct Stage {
+pub(crate) struct Stage<W: Wire> {
     mode: Mode,
     pool: Pool,
-    registered: HashMap<usize, UringMr>,
-    bounce: Option<(Span, UringMr)>,
+    registered: HashMap<usize, Mr<W>>,
+    bounce: Option<(Span, Mr<W>)>,
 }
 
-impl Lane {
-    pub(crate) fn new(monitor: MonitorName, lane_bytes: usize) -> std::result::Result<Self, CliError> {
-        let (mover, cache) = monitors::uring_cache(monitor, 1, lane_bytes)?;
-        Ok(Self { mover, cache, seed: 0 })
+impl<W: Wire> Lane<W> {
+    pub(crate) fn new(
+        monitor: MonitorName,
+        device: &DeviceArgs,
+        lane_bytes: usize,
+    ) -> std::result::Result<Self, CliError> {
+        let (wire, cache) = W::open(monitor, device, lane_bytes)?;
+        Ok(Self { wire, cache, seed: 0 })
     }
 
     pub(crate) fn max_bytes(&self) -> u64 {
@@ -47,18 +51,18 @@ impl Lane {
         self.cache.monitor().name()
     }
 
-    fn register(&self, span: Span) -> Result<UringMr> {
+    fn register(&self, span: Span) -> Result<Mr<W>> {
         let range = PageRange::covering(span.base(), span.len_bytes()).map_err(|e| chain(&e))?;
         // SAFETY: no Rust reference points into a span (its invariant).
         unsafe { self.cache.provider().register(range, Access::READ_WRITE) }.map_err(|e| chain(&e))
     }
 
-    fn deregister(&self, mr: UringMr) -> Result<()> {
+    fn deregister(&self, mr: Mr<W>) -> Result<()> {
         self.cache.provider().deregister(mr).map_err(|failed| failed.source.to_string())
     }
 
     /// Buffers for a mode, registered where the mode does so beforehand.
-    pub(crate) fn prepare(&self, group: &Group, mode: Mode) -> Result<Stage> {
+    pub(crate) fn prepare(&self, group: &Group, mode: Mode) -> Result<Stage<W>> {
         let pool = Pool::new(group).map_err(|e| e.to_string())?;
         let mut stage = Stage { mode, pool, registered: HashMap::new(), bounce: None };
         if mode == Mode::Preregistered {
@@ -74,7 +78,7 @@ impl Lane {
     }
 
     /// Deregisters what the mode registered beforehand.
-    pub(crate) fn put_away(&self, mut stage: Stage) -> Result<()> {
+    pub(crate) fn put_away(&self, mut stage: Stage<W>) -> Result<()> {
         for (_, mr) in stage.registered.drain() {
             self.deregister(mr)?;
         }
@@ -86,7 +90,7 @@ impl Lane {
     }
 
     /// Transfers until the time is up or the count reached.
-    pub(crate) fn slice(&mut self, stage: &mut Stage, until: Until, figures: &mut Figures) {
+    pub(crate) fn slice(&mut self, stage: &mut Stage<W>, until: Until, figures: &mut Figures) {
         let before = self.cache.stats();
         let (start, first) = (Instant::now(), figures.ops() + figures.errors);
         loop {
@@ -108,7 +112,7 @@ impl Lane {
     }
 
     /// Changes the next buffer if it is due, writes new bytes, moves them, and compares.
-    fn transfer(&mut self, stage: &mut Stage, figures: &mut Figures) -> Result<()> {
+    fn transfer(&mut self, stage: &mut Stage<W>, figures: &mut Figures) -> Result<()> {
         let (index, churns) = stage.pool.next();
         if churns {
             figures.churns += 1;
@@ -119,18 +123,18 @@ impl Lane {
         span.fill(self.seed);
         let out = self.seed.is_multiple_of(4);
         if !out {
-            self.fill_lane(span.len_bytes());
+            // Bytes for the buffer to receive, unlike those that are in it.
+            self.wire.ready(span.len_bytes(), self.seed + 1).map_err(|e| e.to_string())?;
         }
         let start = Instant::now();
         self.registered_transfer(stage, span, out)?;
-        let time = start.elapsed();
-        let right = span.equals(&self.mover.lane(0)[..span.len_bytes()]);
-        figures.transfer(time, span.len_bytes(), right);
+        let time = start.elapsed() - self.wire.take_off_clock();
+        figures.transfer(time, span.len_bytes(), self.wire.agrees(span));
         Ok(())
     }
 
     /// The program changes a buffer. In mode preregistered it also sees to its registration.
-    fn churn(&self, stage: &mut Stage, index: usize) -> Result<()> {
+    fn churn(&self, stage: &mut Stage<W>, index: usize) -> Result<()> {
         let before = stage.pool.span(index).map_err(|e| e.to_string())?;
         if let Some(mr) = stage.registered.remove(&before.base()) {
             self.deregister(mr)?;
@@ -143,16 +147,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Bytes for a buffer to receive, unlike those that are in it.
-    fn fill_lane(&mut self, len_bytes: usize) {
-        let seed = self.seed + 1;
-        for (i, word) in self.mover.lane_mut(0)[..len_bytes].chunks_exact_mut(8).enumerate() {
-            word.copy_from_slice(&sys::pattern(seed, i as u64).to_ne_bytes());
-        }
-    }
-
     /// What is timed: get it registered, move it, let go.
-    fn registered_transfer(&mut self, stage: &Stage, span: Span, out: bool) -> Result<()> {
+    fn registered_transfer(&mut self, stage: &Stage<W>, span: Span, out: bool) -> Result<()> {
         match stage.mode {
             Mode::Cached => {
                 // SAFETY: no Rust reference points into a span (its invariant).
@@ -176,7 +172,7 @@ impl Lane {
         }
     }
 
-    fn move_copied(&mut self, key: UringKey, bounce: Span, span: Span, out: bool) -> Result<()> {
+    fn move_copied(&mut self, key: Key<W>, bounce: Span, span: Span, out: bool) -> Result<()> {
         if out {
             span.copy_to(bounce);
         }
@@ -187,30 +183,19 @@ impl Lane {
         Ok(())
     }
 
-    fn move_bytes(&mut self, key: UringKey, span: Span, out: bool) -> Result<()> {
-        self.try_move(key, span, out).map_err(|error| format!("the transfer failed: {error}"))
-    }
-
-    fn try_move(&mut self, key: UringKey, span: Span, out: bool) -> io::Result<()> {
-        if out {
-            self.mover.start_write(0, key, span.ptr(), span.len_bytes())?;
-        } else {
-            // SAFETY: no Rust reference points into a span, and the caller holds the registration.
-            unsafe { self.mover.start_read(0, key, span.ptr(), span.len_bytes()) }?;
-        }
-        let mut moved = Ok(0);
-        self.mover.finish(1, |_, result| moved = result)?;
-        match moved? == span.len_bytes() {
-            true => Ok(()),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
-        }
+    fn move_bytes(&mut self, key: Key<W>, span: Span, out: bool) -> Result<()> {
+        let moved = match out {
+            true => self.wire.send(key, span),
+            false => self.wire.receive(key, span),
+        };
+        moved.map_err(|error| format!("the transfer failed: {error}"))
     }
 }
 
 /// Errors after which a line is given up.
 const MOST_ERRORS: u64 = 100;
 
-impl Stage {
+impl<W: Wire> Stage<W> {
     fn registered_bytes(&self) -> u64 {
         let spans = self.pool.spans();
         let size = spans.first().map_or(0, |s| s.len_bytes() as u64);

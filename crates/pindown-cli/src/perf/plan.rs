@@ -25,11 +25,12 @@ pub(crate) enum Until {
 }
 
 impl Until {
-    /// A share of it: one of `rounds`.
-    pub(crate) fn share(self, rounds: u32) -> Self {
+    /// Its share in one of `rounds`; the shares add up to it.
+    pub(crate) fn share(self, round: u32, rounds: u32) -> Self {
+        let upto = |ops: u64, round: u32| (u128::from(ops) * u128::from(round) / u128::from(rounds)) as u64;
         match self {
             Self::Elapsed(time) => Self::Elapsed(time / rounds),
-            Self::Ops(ops) => Self::Ops(ops.div_ceil(u64::from(rounds))),
+            Self::Ops(ops) => Self::Ops(upto(ops, round + 1) - upto(ops, round)),
         }
     }
 }
@@ -83,7 +84,7 @@ fn too_small(size_bytes: usize, budget_bytes: u64) -> String {
     format!(
         "size {} needs {} KiB of registered memory a thread, RLIMIT_MEMLOCK leaves {} KiB",
         size_name(size_bytes),
-        size_bytes * SHARES >> 10,
+        (size_bytes * SHARES) >> 10,
         budget_bytes >> 10
     )
 }
@@ -160,6 +161,15 @@ mod tests {
         assert_eq!(buffers(64 << 20, u64::MAX), 1);
         assert_eq!(buffers(4 << 10, 56 << 10), 2);
         assert_eq!(buffers(64 << 10, 56 << 10), 0);
+    }
+
+    #[test]
+    fn shares_add_up() {
+        let ops = |round| match Until::Ops(1000).share(round, 64) {
+            Until::Ops(ops) => ops,
+            Until::Elapsed(_) => 0,
+        };
+        assert_eq!((0..64).map(ops).sum::<u64>(), 1000);
     }
 
     #[test]

@@ -8,11 +8,11 @@ use super::{Churn, Mode};
 use crate::ui::{Colour, Palette, count, duration};
 
 /// The whole text.
-pub(crate) fn render(report: &Report, palette: Palette) -> String {
+pub(crate) fn render(report: &Report, registers: &str, palette: Palette) -> String {
     let mut out = String::new();
     let threads = report.runs.first().map_or(1, |run| run.threads);
     let head = format!(
-        "pindown perf: {} fixed buffers, monitor {}, Linux {}, {threads} thread{}",
+        "pindown perf: {} {registers}, monitor {}, Linux {}, {threads} thread{}",
         report.provider,
         report.monitor,
         report.kernel,
@@ -66,7 +66,7 @@ fn bar(report: &Report, run: &Run, palette: Palette) -> String {
     let fastest = group.map(|r| r.bytes_per_s).fold(f64::MIN_POSITIVE, f64::max);
     let eighths = (run.bytes_per_s / fastest * 80.0).round() as usize;
     let mut text = "█".repeat(eighths / 8);
-    text.extend(["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8].chars());
+    text.push_str(["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8]);
     palette.paint(if run.mode == Mode::Cached { Colour::Green } else { Colour::Grey }, &format!("{text:<10}"))
 }
 

@@ -90,3 +90,13 @@ pub(crate) fn write_from_span(file: &File, from: Span, offset: usize) -> io::Res
         false => Err(io::Error::other("short write")),
     }
 }
+
+/// Gives a pipe room for `len` bytes, or the most that an unprivileged user gets; returns its room in bytes.
+pub(crate) fn set_pipe_size(pipe: &impl AsRawFd, len: usize) -> io::Result<usize> {
+    let wanted = len.clamp(super::PAGE_BYTES, 1 << 20) as i32;
+    // SAFETY: an open descriptor and integers.
+    unsafe {
+        let _ = libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, wanted);
+        check(libc::fcntl(pipe.as_raw_fd(), libc::F_GETPIPE_SZ)).map(|room| room as usize)
+    }
+}

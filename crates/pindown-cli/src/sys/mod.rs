@@ -11,6 +11,7 @@ mod process;
 mod ring;
 mod shm;
 mod signal;
+mod soak;
 mod span;
 mod uffd;
 
@@ -21,6 +22,7 @@ pub(crate) use process::*;
 pub(crate) use ring::*;
 pub(crate) use shm::*;
 pub(crate) use signal::*;
+pub(crate) use soak::*;
 pub(crate) use span::*;
 pub(crate) use uffd::*;
 

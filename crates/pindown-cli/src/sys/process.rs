@@ -49,7 +49,7 @@ pub(crate) fn unmap_in_sharing_child(span: Span, vfork: bool) -> io::Result<()> 
     reap(pid as i32)
 }
 
-fn reap(pid: i32) -> io::Result<()> {
+pub(super) fn reap(pid: i32) -> io::Result<()> {
     let mut status = 0;
     // SAFETY: waits for a child of ours; writes the status.
     check(unsafe { libc::waitpid(pid, &raw mut status, 0) })?;

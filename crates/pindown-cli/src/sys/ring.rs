@@ -2,20 +2,26 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::Span;
 
-/// A ring with a sparse table of fixed buffers.
+/// A ring that does one thing at a time.
 pub(crate) struct Ring(IoUring);
 
 impl Ring {
+    /// With a sparse table of fixed buffers.
     pub(crate) fn new(slots: u32) -> io::Result<Self> {
-        let ring = IoUring::new(8)?;
-        ring.submitter().register_buffers_sparse(slots)?;
-        Ok(Self(ring))
+        let ring = Self::without_table()?;
+        ring.0.submitter().register_buffers_sparse(slots)?;
+        Ok(ring)
+    }
+
+    /// With none, for a provider to make.
+    pub(crate) fn without_table() -> io::Result<Self> {
+        IoUring::new(8).map(Self)
     }
 
     /// Pins `span` in `slot`. Fails with EFAULT where the kernel does not pin.
@@ -26,14 +32,14 @@ impl Ring {
         unsafe { self.0.submitter().register_buffers_update(u32::from(slot), &[iov], None) }
     }
 
-    /// Sends the registered bytes of `span` to `file` at offset 0.
-    pub(crate) fn write_fixed(&mut self, slot: u16, span: Span, file: &File) -> io::Result<usize> {
+    /// Sends the registered bytes of `span` to `file` at offset 0 (a pipe has none).
+    pub(crate) fn write_fixed(&mut self, slot: u16, span: Span, file: &impl AsRawFd) -> io::Result<usize> {
         let fd = types::Fd(file.as_raw_fd());
         self.run(opcode::WriteFixed::new(fd, span.ptr(), span.len_bytes() as u32, slot).build())
     }
 
-    /// Receives from `file` at offset 0 into the registered bytes of `span`.
-    pub(crate) fn read_fixed(&mut self, slot: u16, span: Span, file: &File) -> io::Result<usize> {
+    /// Receives from `file` at offset 0 (a pipe has none) into the registered bytes of `span`.
+    pub(crate) fn read_fixed(&mut self, slot: u16, span: Span, file: &impl AsRawFd) -> io::Result<usize> {
         let fd = types::Fd(file.as_raw_fd());
         self.run(opcode::ReadFixed::new(fd, span.ptr(), span.len_bytes() as u32, slot).build())
     }
@@ -56,14 +62,25 @@ impl Ring {
         self.run(op.offset(offset as u64).mode(mode).build()).map(drop)
     }
 
+    /// One request, waited for.
     fn run(&mut self, entry: squeue::Entry) -> io::Result<usize> {
         // SAFETY: what the entry points to (a span, an open file) outlives the wait below.
         unsafe { self.0.submission().push(&entry) }.map_err(io::Error::other)?;
-        self.0.submit_and_wait(1)?;
+        while let Err(error) = self.0.submit_and_wait(1) {
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
         let done = self.0.completion().next().ok_or_else(|| io::Error::other("no completion"))?;
         match done.result() {
             error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
             bytes => Ok(bytes as usize),
         }
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }

@@ -22,6 +22,8 @@ mod room;
 mod state;
 #[cfg(all(test, not(loom)))]
 mod tests;
+#[cfg(all(test, not(loom)))]
+mod tests_faults;
 mod widening;
 mod zones;
 
@@ -69,6 +71,7 @@ pub(crate) struct Inner<P: Provider> {
     clock: UseClock,
     id: u32,
     uses_slots: bool,
+    must_settle: bool,
     coherent: bool,
     state: Mutex<State<P>>,
     provider: P,
@@ -105,12 +108,13 @@ impl<P: Provider> Inner<P> {
             state: Mutex::new(State::new(IntervalMap::new(table.clone()), policy)),
             table,
             drained: Drained::new(host.clone()),
-            generation: Generation::new(monitor),
+            generation: Generation::new(monitor.clone()),
             notifier: Notifier::new(),
             slab: Arc::new(Slab::new()),
             clock,
             id: next_id(),
             uses_slots: host.has_asymmetric_fence(),
+            must_settle: monitor.must_settle(),
             coherent: caps.coherent,
             bounds: Bounds::new(&config, &caps),
             provider,
@@ -164,7 +168,7 @@ impl<P: Provider> Cache<P> {
     #[inline]
     pub fn lookup(&self, addr: *const u8, len: usize, access: Access) -> Option<Registration<P>> {
         match self.0.hit(addr.addr(), len, access) {
-            Some(held) => Some(Registration::cached(held)),
+            Some(held) => Some(Registration::new(held)),
             None => Inner::lookup_slow(&self.0, addr.addr(), len, access),
         }
     }
@@ -192,7 +196,7 @@ impl<P: Provider> Cache<P> {
         access: Access,
     ) -> Result<Registration<P>, AcquireError> {
         match self.0.hit(addr.addr(), len, access) {
-            Some(held) => Ok(Registration::cached(held)),
+            Some(held) => Ok(Registration::new(held)),
             None => Inner::acquire_slow(&self.0, addr.addr(), len, access),
         }
     }

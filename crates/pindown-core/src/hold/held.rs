@@ -1,9 +1,10 @@
 //! [`Held`]: one hold on one region.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::record::ThreadRecord;
-use super::slab::{Region, Slab, State};
+use super::slab::{Region, Retire, Slab, State};
 use crate::monitor::Stamp;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::{Access, PageRange, Provider, UseClock};
@@ -11,13 +12,19 @@ use crate::{Access, PageRange, Provider, UseClock};
 /// A hold: while it lives, the region is not deregistered, and its record is not reused.
 ///
 /// It points into the slab without keeping it alive by a count: a cache that is dropped while
-/// holds exist leaves its slab (see `Inner::drop`).
+/// holds exist leaves its slab (see `Inner::drop`). Two words, so that a lookup returns it in
+/// registers.
 #[derive(Debug)]
 pub(crate) struct Held<P: Provider> {
     region: NonNull<Region<P>>,
-    /// The hazard slot, or `None` for a counted hold.
-    slot: Option<NonNull<AtomicU64>>,
+    /// The hazard slot, or [`COUNTED`], or [`SINGLE`].
+    slot: *const AtomicU64,
 }
+
+/// Not a slot: the hold is counted in the region.
+const COUNTED: *const AtomicU64 = std::ptr::null();
+/// Not a slot: the hold is counted in the region, which is used once.
+const SINGLE: *const AtomicU64 = std::ptr::without_provenance(1);
 
 // SAFETY: the pointers lead to `Sync` data (records, atomics) that outlives the hold; a put is an
 // atomic store or decrement and may come from any thread.
@@ -37,7 +44,7 @@ impl<P: Provider> Held<P> {
     ) -> Option<Self> {
         let Some(record) = record else { return Self::count_checked(slab.get(index)?, entry, seen) };
         match record.hold(entry, seen, tag) {
-            Some(slot) => Some(Self { region: NonNull::from(slab.get(index)?), slot: Some(slot.into()) }),
+            Some(slot) => Some(Self { region: NonNull::from(slab.get(index)?), slot }),
             None => Self::count_if_full(record, slab, entry, seen, index),
         }
     }
@@ -68,7 +75,18 @@ impl<P: Provider> Held<P> {
     /// cache's lock and sees it linked.
     pub(crate) fn count(region: &Region<P>) -> Self {
         region.holds().fetch_add(1, Ordering::SeqCst);
-        Self { region: NonNull::from(region), slot: None }
+        Self { region: NonNull::from(region), slot: COUNTED }
+    }
+
+    /// The first hold on a single-use region. Under the cache's lock.
+    pub(crate) fn single(region: &Region<P>, owner: Arc<dyn Retire>, index: u32) -> Self {
+        region.hold_single(owner, index);
+        Self { region: NonNull::from(region), slot: SINGLE }
+    }
+
+    /// Whether the region is used once, and not found by others.
+    pub(crate) fn is_single(&self) -> bool {
+        self.slot == SINGLE
     }
 
     #[inline(always)]
@@ -109,6 +127,10 @@ impl<P: Provider> Held<P> {
 
 impl<P: Provider> Clone for Held<P> {
     fn clone(&self) -> Self {
+        if self.is_single() {
+            self.region().hold_single_again();
+            return Self { region: self.region, slot: SINGLE };
+        }
         Self::count(self.region())
     }
 }
@@ -117,12 +139,26 @@ impl<P: Provider> Drop for Held<P> {
     /// Release: what was done with the region comes before whoever finds it unheld.
     #[inline(always)]
     fn drop(&mut self) {
-        match self.slot {
-            // SAFETY: thread records are never freed.
-            Some(slot) => unsafe { slot.as_ref() }.store(0, Ordering::Release),
-            None => {
-                self.region().holds().fetch_sub(1, Ordering::Release);
+        if self.slot.addr() > SINGLE.addr() {
+            // SAFETY: a slot of a thread record; those are never freed.
+            unsafe { &*self.slot }.store(0, Ordering::Release);
+        } else {
+            self.put_counted();
+        }
+    }
+}
+
+impl<P: Provider> Held<P> {
+    #[cold]
+    #[inline(never)]
+    fn put_counted(&mut self) {
+        if self.is_single() {
+            // Telling the owner may free the slab: nothing here points into it by then.
+            if let Some((owner, index)) = self.region().put_single() {
+                owner.retire(index);
             }
+        } else {
+            self.region().holds().fetch_sub(1, Ordering::Release);
         }
     }
 }

@@ -25,5 +25,5 @@ pub(crate) use held::Held;
 pub(crate) use record::{ThreadRecord, registry, tag};
 #[cfg(not(loom))]
 pub(crate) use record::{flush_hits, forget_hits, my_record};
-pub(crate) use slab::{NewRegion, Region, Slab, State};
+pub(crate) use slab::{NewRegion, Region, Retire, Slab, State};
 pub(crate) use words::{Drained, Generation};

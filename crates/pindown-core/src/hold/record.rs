@@ -175,8 +175,13 @@ impl Registry {
         owner.store(u64::from(id), Ordering::Relaxed);
     }
 
-    /// Cache `id` is gone.
+    /// Cache `id` is gone. Its counts go too, or each cache would leave some for ever.
     pub(crate) fn forget(&self, id: u32) {
+        for record in self.records() {
+            let (owner, _) = &record.hits[id as usize % COUNTERS];
+            // Nobody counts for a cache that is gone; at most the owner of the record changes this.
+            let _ = owner.compare_exchange(u64::from(id), 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
         lock(&self.spilled).retain(|s| s.0 != id);
     }
 }

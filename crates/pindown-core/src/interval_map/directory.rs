@@ -53,7 +53,7 @@ impl Chunk {
     #[inline(always)]
     pub(super) fn leaf(&self) -> Option<&Leaf> {
         let leaf = std::ptr::with_exposed_provenance::<Leaf>(self.leaf.load(Ordering::Acquire));
-        // SAFETY: null, or stored with Release by `leaf_or_grow` after the leaf was made; leaves
+        // SAFETY: null, or stored with Release by `grow_leaf` after the leaf was made; leaves
         // live until the directory is dropped, and `&self` borrows the directory.
         unsafe { leaf.as_ref() }
     }
@@ -63,19 +63,16 @@ impl Chunk {
         Some(self.leaf()?.entry(page))
     }
 
-    /// The leaf, made if there is none. Under the cache's lock.
-    pub(super) fn leaf_or_grow(&self) -> &Leaf {
-        if self.leaf().is_none() {
-            let new: NonNull<Leaf> = zeroed();
-            self.leaf.store(new.as_ptr().expose_provenance(), Ordering::Release);
-        }
+    fn grow_leaf(&self) -> &Leaf {
+        let new: NonNull<Leaf> = zeroed();
+        self.leaf.store(new.as_ptr().expose_provenance(), Ordering::Release);
         self.leaf().expect("just made")
     }
 
     fn free_leaf(&self) {
         let leaf = std::ptr::with_exposed_provenance_mut::<Leaf>(self.leaf.load(Ordering::Relaxed));
         if let Some(leaf) = NonNull::new(leaf) {
-            // SAFETY: made by `zeroed` in `leaf_or_grow`; called from the directory's drop only.
+            // SAFETY: made by `zeroed` in `grow_leaf`; called from the directory's drop only.
             unsafe { free(leaf) }
         }
     }
@@ -102,14 +99,13 @@ type Node = [Chunk; NODE];
 #[derive(Debug)]
 pub(super) struct Directory {
     chunks: Chunks,
-    /// Numbers of chunks that have a leaf are needed again at drop; found by walking nodes or
-    /// this list.
     host: Arc<dyn Host>,
 }
 
 #[derive(Debug)]
 enum Chunks {
-    /// Reserved address space, backed where touched.
+    /// Reserved address space, backed where touched; and the numbers of the chunks that have a
+    /// leaf, for drop.
     Flat(Reservation, std::sync::Mutex<Vec<u32>>),
     /// Nodes from the heap, by the chunk's number / [`NODE`].
     Radix(Box<[AtomicUsize]>),
@@ -137,16 +133,21 @@ impl Directory {
     /// The chunk, made if needed. Under the cache's lock.
     pub(super) fn chunk_or_grow(&self, number: u64) -> &Chunk {
         match &self.chunks {
-            Chunks::Flat(reservation, used) => {
-                let chunk = flat(reservation, number as usize);
-                if chunk.leaf().is_none() {
-                    let mut used = used.lock().unwrap_or_else(|e| e.into_inner());
-                    used.push(number as u32);
-                }
-                chunk
-            }
+            Chunks::Flat(reservation, _) => flat(reservation, number as usize),
             Chunks::Radix(nodes) => grow_node(&nodes[number as usize / NODE], number as usize % NODE),
         }
+    }
+
+    /// The leaf of a chunk, made if there is none. Under the cache's lock.
+    pub(super) fn leaf_or_grow(&self, number: u64) -> &Leaf {
+        let chunk = self.chunk_or_grow(number);
+        if let Some(leaf) = chunk.leaf() {
+            return leaf;
+        }
+        if let Chunks::Flat(_, leaves) = &self.chunks {
+            leaves.lock().unwrap_or_else(|e| e.into_inner()).push(number as u32);
+        }
+        chunk.grow_leaf()
     }
 }
 
@@ -178,8 +179,8 @@ fn grow_node(at: &AtomicUsize, index: usize) -> &Chunk {
 impl Drop for Directory {
     fn drop(&mut self) {
         match &mut self.chunks {
-            Chunks::Flat(reservation, used) => {
-                for number in std::mem::take(used.get_mut().unwrap_or_else(|e| e.into_inner())) {
+            Chunks::Flat(reservation, leaves) => {
+                for number in std::mem::take(leaves.get_mut().unwrap_or_else(|e| e.into_inner())) {
                     let chunk = flat(reservation, number as usize);
                     chunk.free_leaf();
                     chunk.leaf.store(0, Ordering::Relaxed);

@@ -1,17 +1,27 @@
 //! Every system call, ioctl and foreign function.
 
 pub(crate) mod eventfd;
+pub(crate) mod files;
+pub(crate) mod fork;
+pub(crate) mod headroom;
 pub(crate) mod host;
 #[cfg(feature = "io-uring")]
 pub(crate) mod lanes;
 pub(crate) mod limits;
 pub(crate) mod maps;
+pub(crate) mod pagemap;
+pub(crate) mod per_process;
 pub(crate) mod populate;
 #[cfg(feature = "io-uring")]
 pub(crate) mod process;
 pub(crate) mod procmap;
+pub(crate) mod quiet_thread;
+pub(crate) mod scratch;
+pub(crate) mod slots;
 #[cfg(test)]
 pub(crate) mod test_memory;
+pub(crate) mod threads;
+pub(crate) mod uffd;
 #[cfg(feature = "io-uring")]
 pub(crate) mod uring;
 #[cfg(feature = "io-uring")]
