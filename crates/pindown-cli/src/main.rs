@@ -1,6 +1,7 @@
 //! The `pindown` command.
 
 mod coherence;
+mod engine;
 mod exit;
 mod machine;
 mod monitors;
