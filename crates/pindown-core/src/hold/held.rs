@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::record::ThreadRecord;
 use super::slab::{Region, Retire, Slab, State};
 use crate::monitor::Stamp;
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, FenceAt, Ordering, full_fence};
 use crate::{Access, PageRange, Provider, UseClock};
 
 /// A hold: while it lives, the region is not deregistered, and its record is not reused.
@@ -67,7 +67,7 @@ impl<P: Provider> Held<P> {
     #[cold]
     pub(crate) fn count_checked(region: &Region<P>, entry: &AtomicU64, seen: u64) -> Option<Self> {
         let held = Self::count(region);
-        fence(Ordering::SeqCst);
+        full_fence(FenceAt::Count);
         (entry.load(Ordering::Acquire) == seen).then_some(held)
     }
 
