@@ -28,7 +28,7 @@ pub use hooks::Variant;
 
 use self::ask::Asker;
 pub(crate) use self::client::{Client, Service, Sponsor};
-use self::engine::{DEFAULT_RING_BYTES, Engine};
+pub(crate) use self::engine::{DEFAULT_RING_BYTES, Engine, RING_BYTES, SlotFds};
 use self::watched::Watched;
 use crate::sys::bpf;
 use crate::sys::bpf_pages::Record;
