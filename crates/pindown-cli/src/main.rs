@@ -2,6 +2,8 @@
 
 mod coherence;
 mod exit;
+#[cfg(feature = "ebpf")]
+mod helper;
 mod machine;
 mod monitors;
 mod perf;
@@ -26,6 +28,8 @@ enum Verb {
     Perf(perf::Args),
     Coherence(coherence::Args),
     Soak(soak::Args),
+    #[cfg(feature = "ebpf")]
+    Helper(helper::Args),
     #[command(name = "__cell", hide = true)]
     Cell(coherence::CellArgs),
     #[command(name = "__file", hide = true)]
@@ -35,6 +39,8 @@ enum Verb {
 fn main() -> ExitCode {
     match Cli::parse().verb {
         Verb::Perf(args) => exit::code(perf::run(&args)),
+        #[cfg(feature = "ebpf")]
+        Verb::Helper(args) => exit::code(helper::run(&args)),
         Verb::Soak(args) => exit::code(soak::run(&args)),
         Verb::Coherence(args) => exit::code(coherence::run(&args)),
         Verb::Cell(args) => coherence::run_cell(&args),

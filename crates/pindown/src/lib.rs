@@ -9,6 +9,7 @@ pub mod monitor;
 pub mod provider;
 pub mod queue;
 mod sys;
+pub mod watch;
 mod worker;
 
 pub use builder::{Builder, MonitorChoice};

@@ -52,7 +52,9 @@ pub(crate) fn connect(path: &Path, options: &EbpfOptions) -> Result<Client, Moni
     let (welcome, fds) = be_welcomed(&socket).map_err(failed)?;
     let client = furnish(welcome, fds, socket).map_err(failed)?;
     match options.variant {
-        Some(wanted) if wanted != client.service.variant => Err(failed(io::Error::other("it uses another variant"))),
+        Some(wanted) if wanted != client.service.variant => {
+            Err(failed(io::Error::other("it uses another variant")))
+        }
         _ => Ok(client),
     }
 }
@@ -97,7 +99,11 @@ fn furnish(welcome: Welcome, mut fds: VecDeque<OwnedFd>, socket: OwnedFd) -> io:
     let keep = |fd| PrivateFd::new(fd).ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE));
     let links = fds.into_iter().map(keep).collect::<io::Result<Vec<_>>>()?;
     let variant = if welcome.variant == 0 { Variant::Fexit } else { Variant::Tracepoint };
-    Client::new(maps, Service { variant, hooks }, Sponsor::Helper { _connection: keep(socket)?, _links: links })
+    Client::new(
+        maps,
+        Service { variant, hooks },
+        Sponsor::Helper { _connection: keep(socket)?, _links: links },
+    )
 }
 
 fn hook_line(line: &str) -> Option<(usize, String)> {

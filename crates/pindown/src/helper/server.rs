@@ -64,7 +64,8 @@ impl Server {
     pub fn start(path: &Path, variant: Option<Variant>, limits: Limits) -> Result<Self, HelperError> {
         let engine = Engine::new(variant, None)?;
         let socket = |source| HelperError::Socket { path: path.display().to_string(), source };
-        let listener = seqpacket::from_systemd().map_or_else(|| seqpacket::listen(path), Ok).map_err(socket)?;
+        let listener =
+            seqpacket::from_systemd().map_or_else(|| seqpacket::listen(path), Ok).map_err(socket)?;
         let service = Arc::new(ServiceDesk { engine, limits, users: Arc::default() });
         Ok(Self { listener, service })
     }
@@ -174,7 +175,8 @@ impl ServiceDesk {
 
     fn hand_over(&self, socket: &OwnedFd, maps: &SlotFds) -> io::Result<()> {
         let links = self.engine.links();
-        let mut fds: Vec<RawFd> = vec![maps.status.as_raw_fd(), maps.filter.as_raw_fd(), maps.ring.as_raw_fd()];
+        let mut fds: Vec<RawFd> =
+            vec![maps.status.as_raw_fd(), maps.filter.as_raw_fd(), maps.ring.as_raw_fd()];
         fds.extend(links.iter().map(crate::sys::fork::PrivateFd::raw));
         let lines = self.engine.hooks().into_iter().map(|(number, name)| format!("{number} {name}\n"));
         let welcome = Welcome {
