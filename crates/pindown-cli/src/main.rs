@@ -4,6 +4,8 @@ mod coherence;
 mod doctor;
 mod engine;
 mod exit;
+#[cfg(feature = "ebpf")]
+mod helper;
 mod machine;
 mod monitors;
 mod perf;
@@ -29,6 +31,8 @@ enum Verb {
     Coherence(coherence::Args),
     Doctor(doctor::Args),
     Soak(soak::Args),
+    #[cfg(feature = "ebpf")]
+    Helper(helper::Args),
     #[command(name = "__cell", hide = true)]
     Cell(coherence::CellArgs),
     #[command(name = "__file", hide = true)]
@@ -38,6 +42,8 @@ enum Verb {
 fn main() -> ExitCode {
     match Cli::parse().verb {
         Verb::Perf(args) => exit::code(perf::run(&args)),
+        #[cfg(feature = "ebpf")]
+        Verb::Helper(args) => exit::code(helper::run(&args)),
         Verb::Soak(args) => exit::code(soak::run(&args)),
         Verb::Doctor(args) => exit::code(doctor::run(&args)),
         Verb::Coherence(args) => exit::code(coherence::run(&args)),

@@ -109,6 +109,13 @@ impl Notifier {
         self.0.generation()
     }
 
+    /// Sleeps until something was reported or `timeout` is over; whether something was. For the one
+    /// thread that waits on a [`detached`](Self::detached) notifier.
+    pub fn sleep_detached(&self, timeout: std::time::Duration) -> bool {
+        self.0.wake.sleep(timeout);
+        self.0.wake.take()
+    }
+
     /// Takes what was pushed: `None` stands for "everything". For tests of monitors with a
     /// [`detached`](Self::detached) notifier; a cache's own notifier is drained by the cache.
     pub fn take_detached(&self) -> Vec<Option<(PageRange, EventKind)>> {

@@ -25,6 +25,8 @@ pub(crate) mod process;
 pub(crate) mod procmap;
 pub(crate) mod quiet_thread;
 pub(crate) mod scratch;
+#[cfg(feature = "ebpf")]
+pub(crate) mod seqpacket;
 pub(crate) mod slots;
 #[cfg(test)]
 pub(crate) mod test_memory;
