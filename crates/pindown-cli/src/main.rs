@@ -5,6 +5,7 @@ mod engine;
 mod exit;
 mod machine;
 mod monitors;
+mod peer;
 mod perf;
 mod soak;
 mod sys;
