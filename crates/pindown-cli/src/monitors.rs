@@ -51,6 +51,9 @@ impl MonitorName {
             Self::Uffd => Ok(MonitorChoice::Uffd),
             Self::Manual => Ok(MonitorChoice::Manual),
             Self::None => Ok(MonitorChoice::None),
+            #[cfg(feature = "ebpf")]
+            Self::Ebpf => Ok(MonitorChoice::Ebpf),
+            #[cfg(not(feature = "ebpf"))]
             Self::Ebpf => Err(CliError::machine(
                 "this build has no eBPF monitor",
                 "build with `--features ebpf`, or take --monitor uffd",

@@ -4,6 +4,9 @@ mod access;
 mod cache;
 mod error;
 pub mod eviction;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hold;
 mod host;
 mod interval_map;
@@ -19,7 +22,7 @@ pub mod trace;
 mod wake;
 
 pub use access::Access;
-pub use cache::{Cache, Config, Registration};
+pub use cache::{Cache, Config, Ended, Registration};
 pub use error::{AcquireError, BuildError, CloseError, FlushError};
 pub use eviction::{PolicyKind, UseClock, UseWord};
 pub use host::{Host, Mapping, PlainHost, Reservation};

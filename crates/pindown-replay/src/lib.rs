@@ -4,11 +4,16 @@
 //! predicts is what the cache does, but for widening and for time. Beside them stands what no
 //! policy can beat ([`bound`]).
 
+pub mod advise;
 pub mod bound;
+pub mod read;
+pub mod report;
 mod rng;
 mod sim;
 pub mod suite;
+mod sweep;
 mod workload;
 
-pub use sim::{Budget, Run, simulate};
+pub use sim::{Budget, Run, simulate, simulate_with};
+pub use sweep::{Curves, default_budgets};
 pub use workload::{CostModel, Object, Workload};

@@ -129,7 +129,9 @@ impl<'a> Sim<'a> {
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Use(object) => _ = self.request(object),
+            Step::Use(object) => {
+                self.request(object);
+            }
             Step::Acquire(object) => {
                 self.request(object);
                 self.table.states[object as usize].holds += 1;

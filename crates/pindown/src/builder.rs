@@ -21,6 +21,9 @@ pub enum MonitorChoice {
     /// userfaultfd events (Linux 6.7, unprivileged).
     #[cfg(feature = "uffd")]
     Uffd,
+    /// Programs on the kernel's unmap paths (Linux 6.1; CAP_BPF and CAP_PERFMON, or a helper).
+    #[cfg(feature = "ebpf")]
+    Ebpf,
     /// The application reports its changes.
     Manual,
     /// Caches nothing: each request registers.
@@ -133,6 +136,8 @@ fn choose(choice: MonitorChoice, coherent: bool) -> Result<Arc<dyn Monitor>, Bui
         MonitorChoice::Auto => auto(),
         #[cfg(feature = "uffd")]
         MonitorChoice::Uffd => Arc::new(crate::monitor::Uffd::new()),
+        #[cfg(feature = "ebpf")]
+        MonitorChoice::Ebpf => Arc::new(ebpf()?),
         MonitorChoice::Manual => Arc::new(Manual::new()),
         MonitorChoice::Uncached => Arc::new(Uncached::new()),
         MonitorChoice::None => Arc::new(NoMonitor::new()),
@@ -142,11 +147,24 @@ fn choose(choice: MonitorChoice, coherent: bool) -> Result<Arc<dyn Monitor>, Bui
 
 /// What `auto` takes here: the first that starts.
 fn auto() -> Arc<dyn Monitor> {
+    #[cfg(feature = "ebpf")]
+    match ebpf() {
+        Ok(monitor) if starts(&monitor) => return Arc::new(monitor),
+        Ok(_) => tracing::info!("monitor auto: not ebpf, whose self-test failed"),
+        Err(e) => tracing::info!("monitor auto: not ebpf ({e})"),
+    }
     #[cfg(feature = "uffd")]
     if starts(&crate::monitor::Uffd::new()) {
         return Arc::new(crate::monitor::Uffd::new());
     }
     Arc::new(Uncached::new())
+}
+
+/// Loaded with this process's own capabilities, else by the helper.
+#[cfg(feature = "ebpf")]
+fn ebpf() -> Result<crate::monitor::ebpf::EbpfMonitor, BuildError> {
+    crate::monitor::ebpf::EbpfMonitor::open(&Default::default())
+        .map_err(|source| BuildError::Monitor { name: "ebpf", source })
 }
 
 /// Whether a monitor starts here: tried with a notifier that nobody listens to.

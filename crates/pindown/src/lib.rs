@@ -3,7 +3,10 @@
 mod budget;
 mod builder;
 mod cache;
+#[cfg(feature = "ebpf")]
+pub mod helper;
 pub mod monitor;
+pub mod probe;
 pub mod provider;
 pub mod queue;
 mod sys;

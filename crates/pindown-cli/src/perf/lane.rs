@@ -21,6 +21,8 @@ type Result<T> = std::result::Result<T, String>;
 pub(crate) struct Lane<W: Wire> {
     wire: W,
     cache: Cache<W::Provider>,
+    /// The program reports its changes.
+    told: bool,
     /// Makes every transfer's bytes different from all others'.
     seed: u64,
 }
@@ -40,7 +42,7 @@ impl<W: Wire> Lane<W> {
         lane_bytes: usize,
     ) -> std::result::Result<Self, CliError> {
         let (wire, cache) = W::open(monitor, device, lane_bytes)?;
-        Ok(Self { wire, cache, seed: 0 })
+        Ok(Self { wire, cache, told: monitor == MonitorName::Manual, seed: 0 })
     }
 
     pub(crate) fn max_bytes(&self) -> u64 {
@@ -103,6 +105,9 @@ impl<W: Wire> Lane<W> {
             }
             if let Err(error) = self.transfer(stage, figures) {
                 figures.error(error);
+                if let Err(error) = self.wire.clear() {
+                    figures.error(error.to_string());
+                }
             }
         }
         match stage.mode {
@@ -133,13 +138,18 @@ impl<W: Wire> Lane<W> {
         Ok(())
     }
 
-    /// The program changes a buffer. In mode preregistered it also sees to its registration.
+    /// The program changes a buffer. In mode preregistered it also sees to its registration, and a
+    /// monitor that only knows what it is told is told.
     fn churn(&self, stage: &mut Stage<W>, index: usize) -> Result<()> {
         let before = stage.pool.span(index).map_err(|e| e.to_string())?;
         if let Some(mr) = stage.registered.remove(&before.base()) {
             self.deregister(mr)?;
         }
         stage.pool.churn(index).map_err(|e| e.to_string())?;
+        if self.told && stage.mode == Mode::Cached {
+            let range = PageRange::covering(before.base(), before.len_bytes()).map_err(|e| chain(&e))?;
+            self.cache.invalidate(range);
+        }
         if stage.mode == Mode::Preregistered {
             let after = stage.pool.span(index).map_err(|e| e.to_string())?;
             stage.registered.insert(after.base(), self.register(after)?);

@@ -35,6 +35,10 @@ pub(crate) trait Wire: Sized + Send {
     fn receive(&mut self, key: Key<Self>, span: Span) -> io::Result<()>;
     /// Whether the CPU sees in `span` what was moved.
     fn agrees(&self, span: Span) -> bool;
+    /// After a failed transfer: takes what it left behind, so that the next is not blamed for it.
+    fn clear(&mut self) -> io::Result<()> {
+        Ok(())
+    }
     /// Time off the clock since the last call.
     fn take_off_clock(&mut self) -> Duration {
         Duration::ZERO
@@ -123,6 +127,13 @@ impl Wire for RingWire {
 
     fn agrees(&self, span: Span) -> bool {
         span.equals(&self.bytes[..span.len_bytes()])
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        while sys::wait_readable(&self.far, 0)? {
+            nonzero(self.far.read(&mut self.bytes)?)?;
+        }
+        Ok(())
     }
 
     fn take_off_clock(&mut self) -> Duration {

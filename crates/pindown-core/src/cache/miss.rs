@@ -266,12 +266,13 @@ impl<P: Provider> Inner<P> {
             Subscription::Uncacheable(_) => (false, None),
         };
         let started_ns = self.host.now_ns();
-        let mr = match self.register_once(range, plan.access) {
+        let registered = match self.register_once(range, plan.access) {
             Err(error) if error.evicting_may_help() && self.evict_for(range.pages()) => {
-                self.register_once(range, plan.access)?
+                self.register_once(range, plan.access)
             }
-            result => result?,
+            result => result,
         };
+        let mr = registered?; // `watch` ends the subscription if this returns
         let cost_ns = self.host.now_ns().saturating_sub(started_ns);
         let subscribed = watch.keep();
         Ok(Fresh { mr, stamp, cost_ns, cacheable: cacheable && !plan.single, subscribed })

@@ -8,6 +8,7 @@
 //! | `reap` | what nobody holds is deregistered |
 //! | `room` | budget and eviction |
 //! | `zones`, `widening` | how much more than asked for is registered |
+//! | `watch` | who asked to be told when a region ends |
 //! | `close` | flush and close |
 
 mod close;
@@ -24,11 +25,13 @@ mod state;
 mod tests;
 #[cfg(all(test, not(loom)))]
 mod tests_faults;
+mod watch;
 mod widening;
 mod zones;
 
 pub use config::Config;
 pub use registration::Registration;
+pub use watch::Ended;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

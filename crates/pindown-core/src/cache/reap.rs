@@ -151,6 +151,9 @@ impl<P: Provider> Inner<P> {
         }
         state.reaping -= batch;
         self.gauge(&state);
+        if state.watches.has_ended() {
+            self.notifier.inbox().wake.wake();
+        }
         done
     }
 

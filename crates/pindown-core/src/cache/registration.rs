@@ -14,6 +14,10 @@ impl<P: Provider> Registration<P> {
         Self(held)
     }
 
+    pub(super) fn held(&self) -> &Held<P> {
+        &self.0
+    }
+
     /// What goes into the work request.
     #[inline]
     pub fn key(&self) -> P::Key {

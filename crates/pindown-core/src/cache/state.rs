@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::config::Bounds;
 use super::flight::Flight;
+use super::watch::{Ended, Watches};
 use super::zones::Zones;
 use crate::access::SERVES;
 use crate::eviction::{EvictionPolicy, Inserted, Removal};
@@ -29,6 +30,7 @@ pub(crate) struct State<P: Provider> {
     pub(crate) closed: bool,
     /// A doomed region's pages are to go back without delay.
     pub(crate) urgent: bool,
+    pub(crate) watches: Watches,
     /// Registered or being registered.
     pub(crate) charged_pages: u64,
     pub(crate) charged_regions: u64,
@@ -78,6 +80,7 @@ impl<P: Provider> State<P> {
             single: HashSet::new(),
             closed: false,
             urgent: false,
+            watches: Watches::default(),
             charged_pages: 0,
             charged_regions: 0,
             free: Vec::new(),
@@ -131,14 +134,19 @@ impl<P: Provider> State<P> {
             RegionState::Live => {}
             RegionState::Single => {
                 // Deregistered by its holder's put; only told.
-                return if why == RegionState::Stale {
-                    region.set_state(why)
-                };
+                if why == RegionState::Stale {
+                    region.set_state(why);
+                    self.watches.end(index, Ended::Stale);
+                }
+                return;
             }
             _ => return,
         }
         // Dead before unlinked: a holder that raced with this sees `is_stale`.
         region.set_state(why);
+        if why == RegionState::Stale {
+            self.watches.end(index, Ended::Stale);
+        }
         self.map.remove(span_of(index, region));
         let removal = if why == RegionState::Evicted { Removal::Evicted } else { Removal::Invalidated };
         self.policy.removed(index, region.last_use(), removal);
@@ -166,6 +174,7 @@ impl<P: Provider> State<P> {
         if let Some(region) = slab.get(index) {
             region.set_state(RegionState::Free);
         }
+        self.watches.end(index, Ended::Deregistered);
         self.free.push(index);
     }
 

@@ -260,3 +260,26 @@ fn nothing_cached_is_used_while_the_monitor_is_unsettled() {
     monitor.0.store(true, Ordering::SeqCst);
     assert_eq!(get(&cache, 0, 4).key(), kept.key());
 }
+
+#[test]
+fn a_watch_is_told_once_how_its_region_ended() {
+    let sim = Sim::new();
+    let cache = cache(&sim);
+    let regions: Vec<_> = (0..100).map(|i| get(&cache, i * 10, 2)).collect();
+    for (id, region) in regions.iter().enumerate() {
+        assert!(cache.watch(region, id as u64));
+    }
+    assert!(cache.unwatch(2) && !cache.unwatch(2));
+    cache.notifier().invalidate(pages(71 * 10, 1), EventKind::Unmap);
+    cache.notifier().invalidate(pages(2 * 10, 1), EventKind::Unmap);
+    cache.drive();
+    assert_eq!(cache.take_ended(), [(71, Ended::Stale)]);
+    assert!(cache.watch(&regions[71], 500), "late");
+    assert_eq!(cache.take_ended(), [(500, Ended::Stale)]);
+    drop(regions);
+    cache.flush(pages(30, 2)).unwrap();
+    assert_eq!(cache.take_ended(), [(3, Ended::Deregistered)]);
+    let other = Sim::new();
+    let elsewhere = super::tests::cache(&other);
+    assert!(!elsewhere.watch(&get(&cache, 0, 2), 1));
+}

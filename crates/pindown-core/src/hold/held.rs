@@ -90,7 +90,7 @@ impl<P: Provider> Held<P> {
     }
 
     #[inline(always)]
-    fn region(&self) -> &Region<P> {
+    pub(crate) fn region(&self) -> &Region<P> {
         // SAFETY: records are never freed while the cache lives, and a cache that goes away
         // while a hold exists leaves its slab in memory.
         unsafe { self.region.as_ref() }

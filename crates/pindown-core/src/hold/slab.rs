@@ -284,6 +284,18 @@ impl<P: Provider> Slab<P> {
         self.segments.get(segment)?.get()?.get(at)
     }
 
+    /// The index of a record of this slab.
+    pub(crate) fn index_of(&self, region: &Region<P>) -> Option<u32> {
+        let at = std::ptr::from_ref(region).addr();
+        let found = self.segments.iter().enumerate().find_map(|(n, segment)| {
+            let bytes = at.checked_sub(segment.get()?.as_ptr().addr())?;
+            let place = bytes / size_of::<Region<P>>();
+            (place < segment.get()?.len()).then_some((n as u32, place as u32))
+        });
+        // The inverse of `place`.
+        found.map(|(segment, at)| (1 << (segment + FIRST_SEGMENT)) - (1 << FIRST_SEGMENT) + at)
+    }
+
     /// The record at `index`, made if it is new.
     pub(crate) fn get_or_grow(&self, index: u32) -> &Region<P> {
         let (segment, at) = Self::place(index);

@@ -1,5 +1,7 @@
 //! Monitors: one file each.
 
+#[cfg(feature = "ebpf")]
+pub mod ebpf;
 mod manual;
 mod none;
 #[cfg(feature = "uffd")]

@@ -14,7 +14,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 const FREE: i32 = -1;
-const SLOTS: usize = 32;
+const SLOTS: usize = 128;
 static OPEN: [AtomicI32; SLOTS] = [const { AtomicI32::new(FREE) }; SLOTS];
 static INSTALL: Once = Once::new();
 
@@ -69,6 +69,11 @@ impl Drop for PrivateFd {
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
         }
     }
+}
+
+/// Whether `fd` is one of these.
+pub(crate) fn is_private(fd: RawFd) -> bool {
+    fd != FREE && OPEN.iter().any(|slot| slot.load(Ordering::Acquire) == fd)
 }
 
 fn install_handler() -> bool {

@@ -1,5 +1,13 @@
 //! Every system call, ioctl and foreign function.
 
+#[cfg(feature = "ebpf")]
+pub(crate) mod bpf;
+#[cfg(feature = "ebpf")]
+pub(crate) mod bpf_pages;
+#[cfg(feature = "ebpf")]
+pub(crate) mod bpf_ring;
+#[cfg(feature = "ebpf")]
+pub(crate) mod bpf_scratch;
 pub(crate) mod eventfd;
 pub(crate) mod files;
 pub(crate) mod fork;
