@@ -2,6 +2,7 @@
 
 mod coherence;
 mod doctor;
+mod engine;
 mod exit;
 mod machine;
 mod monitors;

@@ -4,6 +4,9 @@ mod access;
 mod cache;
 mod error;
 pub mod eviction;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hold;
 mod host;
 mod interval_map;

@@ -7,10 +7,12 @@ mod pool;
 mod report;
 mod session;
 mod table;
+mod verbs_wire;
 mod wire;
 
 use std::time::Duration;
 
+use crate::engine::DeviceArgs;
 use crate::exit::{CliError, Verdict};
 use crate::monitors::MonitorName;
 use crate::ui::Palette;
@@ -23,6 +25,8 @@ pub(crate) struct Args {
     /// The device.
     #[arg(long, value_enum, default_value = "io-uring")]
     provider: Provider,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Who sees the address space change; "none" shows what goes wrong without.
     #[arg(long, value_enum, default_value = "auto")]
     monitor: MonitorName,
@@ -114,18 +118,26 @@ impl Churn {
 
 /// The verb.
 pub(crate) fn run(args: &Args) -> Result<Verdict, CliError> {
-    if args.provider != Provider::IoUring {
-        return Err(CliError::machine("this build of perf has no such provider", "take --provider io-uring"));
+    match args.provider {
+        Provider::IoUring => run_on::<wire::RingWire>(args),
+        Provider::Verbs => run_on::<verbs_wire::VerbsWire>(args),
+        Provider::Sim => {
+            Err(CliError::machine("this build of perf has no such provider", "take --provider io-uring"))
+        }
     }
-    let mut lanes = session::lanes(args.monitor, args.threads, plan::longest(&args.sizes))?;
+}
+
+fn run_on<W: wire::Wire>(args: &Args) -> Result<Verdict, CliError> {
+    let longest = plan::longest(&args.sizes);
+    let mut lanes = session::lanes::<W>(args.monitor, &args.device, args.threads, longest)?;
     let plan = plan::Plan::new(args, lanes[0].max_bytes() / u64::from(args.threads))?;
     let runs = session::run(&plan, &mut lanes)?;
-    let report = report::Report::new(lanes[0].monitor_name(), runs);
+    let report = report::Report::new::<W>(lanes[0].monitor_name(), runs);
     if args.json {
         println!("{}", serde_json::to_string(&report).map_err(|e| CliError::Usage(e.to_string()))?);
     } else {
         plan.skipped.iter().for_each(|note| println!("{note}"));
-        print!("{}", table::render(&report, Palette::for_stdout()));
+        print!("{}", table::render(&report, W::REGISTERS, Palette::for_stdout()));
     }
     Ok(if report.is_bad() { Verdict::Bad } else { Verdict::Good })
 }

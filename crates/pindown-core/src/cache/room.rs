@@ -78,13 +78,16 @@ impl<P: Provider> Inner<P> {
 
     /// Dooms victims until, once they are deregistered, at most that much is left.
     fn evict_down_to(&self, state: &mut State<P>, most_pages: u64, most_regions: u64) -> bool {
+        let mut seen = self.seen();
+        // What was held when it was last looked at may have been put.
+        state.doomed.iter_mut().filter(|d| d.held).for_each(|d| d.held = seen.held(d.index));
         let (going_pages, going_regions) = self.going(state);
         let mut pages = state.charged_pages.saturating_sub(going_pages);
         let mut regions = state.charged_regions.saturating_sub(going_regions);
         if pages <= most_pages && regions <= most_regions {
             return false;
         }
-        let (mut seen, mut evicted) = (self.seen(), false);
+        let mut evicted = false;
         self.clock.set_capacity(regions);
         while pages > most_pages || regions > most_regions {
             seen.short_of = if regions > most_regions { Shortage::Regions } else { Shortage::Bytes };

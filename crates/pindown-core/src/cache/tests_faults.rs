@@ -193,8 +193,7 @@ fn a_refused_widening_falls_back_to_the_request() {
 #[test]
 fn a_request_is_a_hit_or_a_miss_and_never_both() {
     let sim = Sim::with({
-        let mut config = SimConfig::default();
-        config.register_latency = Duration::from_millis(20);
+        let config = SimConfig { register_latency: Duration::from_millis(20), ..SimConfig::default() };
         config
     });
     let cache = cache(&sim);
@@ -212,8 +211,7 @@ fn a_request_is_a_hit_or_a_miss_and_never_both() {
 #[test]
 fn overlapping_misses_take_turns() {
     let sim = Sim::with({
-        let mut config = SimConfig::default();
-        config.register_latency = Duration::from_millis(5);
+        let config = SimConfig { register_latency: Duration::from_millis(5), ..SimConfig::default() };
         config
     });
     let cache = cache(&sim);
@@ -304,8 +302,7 @@ fn run_with_faults(call: Call, nth: u64, fault: Fault) {
 fn everyone_who_waits_for_a_failing_registration_gets_its_error_and_nobody_tries_again() {
     for fault in [Fault::Io, Fault::Panic] {
         let sim = Sim::with({
-            let mut config = SimConfig::default();
-            config.register_latency = Duration::from_millis(60);
+            let config = SimConfig { register_latency: Duration::from_millis(60), ..SimConfig::default() };
             config
         });
         let cache = cache(&sim);

@@ -17,6 +17,8 @@
 mod directory;
 mod entry;
 mod hidden;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod oracle;
 
 pub(crate) use entry::{Entry, FAST, MAX_REGIONS};
 

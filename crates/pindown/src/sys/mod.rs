@@ -36,6 +36,8 @@ pub(crate) mod uring;
 pub(crate) mod uring_queue;
 #[cfg(feature = "io-uring")]
 pub(crate) mod uring_send;
+#[cfg(feature = "verbs")]
+pub(crate) mod verbs;
 
 /// `clock_gettime(2)` in nanoseconds; `None` when the clock (or its thread) does not exist.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> Option<u64> {

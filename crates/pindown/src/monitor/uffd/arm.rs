@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use pindown_core::{MappingKind, MonitorError, PageRange};
 
 use super::hub::{Hub, io};
+use super::stamp::Place;
 use crate::sys::procmap::{Found, Vma};
 use crate::sys::{headroom, uffd};
 
@@ -21,7 +22,7 @@ pub(super) enum Ground {
     /// Private anonymous memory, small or huge pages, in one or more mappings: `whole` is their
     /// extent. Events show every change but those waived.
     Anonymous { whole: PageRange },
-    /// One mapping of a file, shared.
+    /// A part of a file, shared; its first mapping.
     File(Found),
     /// Something that cannot be covered.
     Refused(&'static str),
@@ -45,8 +46,11 @@ impl Hub {
                 return Ok(Ground::Refused("part of it is not mapped"));
             };
             if !is_anonymous(&found) {
-                let alone = at == range.start() && extent.contains(range);
-                return Ok(if alone { other(found) } else { Ground::Refused("it spans unlike mappings") });
+                let first = at == range.start();
+                let alone = first && extent.contains(range);
+                let one_file = || Place::at(&found.vma, at).shows_at(&self.procmap, range);
+                let alike = alone || (first && one_file());
+                return Ok(if alike { other(found) } else { Ground::Refused("it spans unlike mappings") });
             }
             whole = whole.hull(extent);
             if extent.end() >= range.end() {

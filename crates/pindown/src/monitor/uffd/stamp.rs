@@ -21,7 +21,7 @@ use pindown_core::{PageRange, Stamp};
 
 use crate::sys::files;
 use crate::sys::populate::populate;
-use crate::sys::procmap::{Found, ProcMap};
+use crate::sys::procmap::{Found, ProcMap, Vma};
 
 /// What a [`Stamp`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ struct FileStamp {
 }
 
 const SEALED: u64 = 1 << 63;
+/// A file's range in more mappings than this is not cached: each is a query at each lookup.
+const MOST_MAPPINGS: usize = 16;
 
 impl FileStamp {
     fn pack(self) -> Stamp {
@@ -98,13 +100,42 @@ fn ctime(fd: i32, found: &Found, multigrain: bool) -> Result<u64, &'static str> 
 /// Whether `range` still shows what it showed when the stamp was made.
 pub(super) fn is_current(procmap: &ProcMap, range: PageRange, stamp: Stamp) -> bool {
     let stamp = FileStamp::unpack(stamp);
-    let Ok(Some(vma)) = procmap.query(range.start(), false, None) else { return false };
-    let same_mapping = vma.end >= range.end()
-        && vma.perms.shared
-        && vma.device == (0, stamp.minor)
-        && vma.inode == stamp.inode
-        && vma.offset_at(range.start()) == stamp.offset_bytes;
-    same_mapping && stamp.ctime_ns.is_none_or(|ctime_ns| same_file(&stamp, ctime_ns))
+    let place = Place { device: (0, stamp.minor), inode: stamp.inode, offset_bytes: stamp.offset_bytes };
+    place.shows_at(procmap, range) && stamp.ctime_ns.is_none_or(|ctime_ns| same_file(&stamp, ctime_ns))
+}
+
+/// A part of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    device: (u32, u32),
+    inode: u64,
+    offset_bytes: u64,
+}
+
+impl Place {
+    /// What is shown at `addr`, which `vma` contains.
+    pub(super) fn at(vma: &Vma, addr: usize) -> Self {
+        Self { device: vma.device, inode: vma.inode, offset_bytes: vma.offset_at(addr) }
+    }
+
+    /// Whether all of `range` shows this part of the file, shared, in one mapping or a few (they
+    /// differ in protection, say).
+    pub(super) fn shows_at(self, procmap: &ProcMap, range: PageRange) -> bool {
+        let mut at = range.start();
+        for _ in 0..MOST_MAPPINGS {
+            let Ok(Some(vma)) = procmap.query(at, false, None) else { return false };
+            let offset_bytes = self.offset_bytes.wrapping_add((at - range.start()) as u64);
+            let same = vma.perms.shared && vma.device == self.device && vma.inode == self.inode;
+            if !same || vma.offset_at(at) != offset_bytes {
+                return false;
+            }
+            if vma.end >= range.end() {
+                return true;
+            }
+            at = vma.end;
+        }
+        false
+    }
 }
 
 fn same_file(stamp: &FileStamp, ctime_ns: u64) -> bool {
