@@ -1,6 +1,7 @@
 //! The `pindown` command.
 
 mod coherence;
+mod doctor;
 mod engine;
 mod exit;
 mod machine;
@@ -27,6 +28,7 @@ struct Cli {
 enum Verb {
     Perf(perf::Args),
     Coherence(coherence::Args),
+    Doctor(doctor::Args),
     Soak(soak::Args),
     #[command(name = "__cell", hide = true)]
     Cell(coherence::CellArgs),
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     match Cli::parse().verb {
         Verb::Perf(args) => exit::code(perf::run(&args)),
         Verb::Soak(args) => exit::code(soak::run(&args)),
+        Verb::Doctor(args) => exit::code(doctor::run(&args)),
         Verb::Coherence(args) => exit::code(coherence::run(&args)),
         Verb::Cell(args) => coherence::run_cell(&args),
         Verb::File(args) => match coherence::in_other_process(&args) {

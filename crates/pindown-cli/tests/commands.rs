@@ -140,3 +140,31 @@ fn run<'a>(report: &'a Value, mode: &str) -> &'a Value {
     let runs = report["runs"].as_array().expect("runs");
     runs.iter().find(|run| run["mode"] == mode).unwrap_or_else(|| panic!("no run of {mode}"))
 }
+
+#[test]
+fn doctor_names_what_auto_takes_and_why_not_the_rest() {
+    let (report, status) = json(&["doctor", "--json"]).expect("doctor always runs");
+    assert_eq!(status, 0);
+    let usable = |list: &str, name: &str| {
+        let rows = report[list].as_array().expect("rows");
+        let row =
+            rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name} is not listed"));
+        row["usable"] == true
+    };
+    for row in report["monitors"].as_array().expect("monitors") {
+        assert!(row["usable"] == true || row["remedy"].is_string(), "{row}");
+        assert!(row["why"].is_string(), "{row}");
+    }
+    assert!(usable("monitors", report["recommended"]["monitor"].as_str().expect("a monitor")));
+    if let Some(provider) = report["recommended"]["provider"].as_str() {
+        assert!(usable("providers", provider));
+    }
+    let memlock =
+        report["limits"].as_array().expect("limits").iter().any(|row| row["name"] == "RLIMIT_MEMLOCK");
+    assert!(memlock, "{report}");
+    assert_eq!(report["kernel"], kernel_release());
+}
+
+fn kernel_release() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux").trim().to_owned()
+}

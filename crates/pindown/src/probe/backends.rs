@@ -62,6 +62,7 @@ pub struct Recommendation {
 /// Every monitor, best first. Starts those that can be started, self-test included, and stops them.
 pub fn monitors() -> Vec<Backend> {
     vec![
+        ebpf(),
         uffd(),
         Backend::usable("manual", "the application reports its changes: never taken by auto")
             .covering(Manual::new().coverage()),
@@ -69,12 +70,34 @@ pub fn monitors() -> Vec<Backend> {
     ]
 }
 
+#[cfg(feature = "ebpf")]
+fn ebpf() -> Backend {
+    let opened = crate::monitor::ebpf::EbpfMonitor::open(&Default::default());
+    let started = opened.and_then(|monitor| {
+        monitor.start(pindown_core::Notifier::detached())?;
+        monitor.stop();
+        Ok(monitor.coverage())
+    });
+    match started {
+        Ok(coverage) => Backend::usable("ebpf", "its self-test saw every event").covering(coverage),
+        Err(error) => refused("ebpf", error),
+    }
+}
+
+#[cfg(not(feature = "ebpf"))]
+fn ebpf() -> Backend {
+    Backend::unusable("ebpf", "built without the feature ebpf", "build with `--features ebpf`")
+}
+
 #[cfg(feature = "uffd")]
 fn uffd() -> Backend {
     let monitor = crate::monitor::Uffd::new();
     let coverage = monitor.coverage();
     let backend = match monitor.start(pindown_core::Notifier::detached()) {
-        Ok(()) => Backend::usable("uffd", "its self-test saw every event"),
+        Ok(()) => {
+            monitor.stop();
+            Backend::usable("uffd", "its self-test saw every event")
+        }
         Err(error) => refused("uffd", error),
     };
     backend.covering(coverage)
