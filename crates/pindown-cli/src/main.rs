@@ -8,6 +8,7 @@ mod exit;
 mod helper;
 mod machine;
 mod monitors;
+mod peer;
 mod perf;
 mod soak;
 mod sys;
