@@ -10,6 +10,7 @@ pub mod probe;
 pub mod provider;
 pub mod queue;
 mod sys;
+pub mod trace;
 mod worker;
 
 pub use builder::{Builder, MonitorChoice};

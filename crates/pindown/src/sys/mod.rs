@@ -8,6 +8,7 @@ pub(crate) mod bpf_pages;
 pub(crate) mod bpf_ring;
 #[cfg(feature = "ebpf")]
 pub(crate) mod bpf_scratch;
+pub(crate) mod at_exit;
 pub(crate) mod eventfd;
 pub(crate) mod files;
 pub(crate) mod fork;
