@@ -8,6 +8,7 @@ mod monitors;
 mod perf;
 mod soak;
 mod sys;
+mod tuning;
 mod ui;
 
 use std::process::ExitCode;
@@ -27,6 +28,9 @@ enum Verb {
     Perf(perf::Args),
     Coherence(coherence::Args),
     Soak(soak::Args),
+    Trace(tuning::TraceArgs),
+    Replay(tuning::ReplayArgs),
+    Advise(tuning::AdviseArgs),
     #[command(name = "__cell", hide = true)]
     Cell(coherence::CellArgs),
     #[command(name = "__file", hide = true)]
@@ -37,6 +41,9 @@ fn main() -> ExitCode {
     match Cli::parse().verb {
         Verb::Perf(args) => exit::code(perf::run(&args)),
         Verb::Soak(args) => exit::code(soak::run(&args)),
+        Verb::Trace(args) => exit::code(tuning::trace(&args)),
+        Verb::Replay(args) => exit::code(tuning::replay(&args)),
+        Verb::Advise(args) => exit::code(tuning::advise(&args)),
         Verb::Coherence(args) => exit::code(coherence::run(&args)),
         Verb::Cell(args) => coherence::run_cell(&args),
         Verb::File(args) => match coherence::in_other_process(&args) {

@@ -1,5 +1,6 @@
 //! Every system call, ioctl and foreign function.
 
+pub(crate) mod at_exit;
 #[cfg(feature = "ebpf")]
 pub(crate) mod bpf;
 #[cfg(feature = "ebpf")]
@@ -8,7 +9,6 @@ pub(crate) mod bpf_pages;
 pub(crate) mod bpf_ring;
 #[cfg(feature = "ebpf")]
 pub(crate) mod bpf_scratch;
-pub(crate) mod at_exit;
 pub(crate) mod eventfd;
 pub(crate) mod files;
 pub(crate) mod fork;
