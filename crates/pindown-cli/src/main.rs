@@ -12,6 +12,7 @@ mod peer;
 mod perf;
 mod soak;
 mod sys;
+mod tuning;
 mod ui;
 
 use std::process::ExitCode;
@@ -34,6 +35,9 @@ enum Verb {
     Soak(soak::Args),
     #[cfg(feature = "ebpf")]
     Helper(helper::Args),
+    Trace(tuning::TraceArgs),
+    Replay(tuning::ReplayArgs),
+    Advise(tuning::AdviseArgs),
     #[command(name = "__cell", hide = true)]
     Cell(coherence::CellArgs),
     #[command(name = "__file", hide = true)]
@@ -47,6 +51,9 @@ fn main() -> ExitCode {
         Verb::Helper(args) => exit::code(helper::run(&args)),
         Verb::Soak(args) => exit::code(soak::run(&args)),
         Verb::Doctor(args) => exit::code(doctor::run(&args)),
+        Verb::Trace(args) => exit::code(tuning::trace(&args)),
+        Verb::Replay(args) => exit::code(tuning::replay(&args)),
+        Verb::Advise(args) => exit::code(tuning::advise(&args)),
         Verb::Coherence(args) => exit::code(coherence::run(&args)),
         Verb::Cell(args) => coherence::run_cell(&args),
         Verb::File(args) => match coherence::in_other_process(&args) {

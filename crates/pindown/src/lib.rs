@@ -10,6 +10,7 @@ pub mod probe;
 pub mod provider;
 pub mod queue;
 mod sys;
+pub mod trace;
 pub mod watch;
 mod worker;
 

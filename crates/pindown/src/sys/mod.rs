@@ -1,5 +1,6 @@
 //! Every system call, ioctl and foreign function.
 
+pub(crate) mod at_exit;
 #[cfg(feature = "ebpf")]
 pub(crate) mod bpf;
 #[cfg(feature = "ebpf")]
