@@ -154,10 +154,11 @@ impl Run {
         }
     }
 
-    fn lookup(&self, bytes: &mut Bytes<'_>) {
+    fn lookup(&mut self, bytes: &mut Bytes<'_>) {
         let (wanted, access) = (Self::extent(bytes), self.access(bytes));
         let address = std::ptr::without_provenance(wanted.start());
         if let Some(got) = self.cache.lookup(address, wanted.len_bytes(), access) {
+            self.requested.extend(wanted.first_page()..wanted.end_page());
             self.check_fresh(&got, wanted, access);
             assert!(got.is_cached());
         }
