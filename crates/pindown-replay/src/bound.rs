@@ -19,11 +19,13 @@ use crate::sim::Budget;
 use crate::workload::{Step, Workload, pages};
 
 /// The least that the misses and their registrations can cost.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Bound {
     /// The budget.
+    #[serde(serialize_with = "crate::sim::bounded")]
     pub max_bytes: u64,
     /// The budget.
+    #[serde(serialize_with = "crate::sim::bounded")]
     pub max_regions: u64,
     /// At least so many misses.
     pub misses: u64,

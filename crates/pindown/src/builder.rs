@@ -105,6 +105,7 @@ impl<P: Provider> Builder<P> {
     /// [`BuildError::Monitor`] when the chosen monitor does not start here; `Auto` always does.
     pub fn build(self) -> Result<Cache<P>, BuildError> {
         check_page_size()?;
+        crate::trace::start_if_asked();
         let caps = self.provider.caps();
         let mut config = self.config;
         if config.max_bytes.is_none() {

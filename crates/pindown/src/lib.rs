@@ -10,6 +10,8 @@ pub mod probe;
 pub mod provider;
 pub mod queue;
 mod sys;
+pub mod trace;
+pub mod watch;
 mod worker;
 
 pub use builder::{Builder, MonitorChoice};

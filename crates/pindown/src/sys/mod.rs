@@ -1,5 +1,6 @@
 //! Every system call, ioctl and foreign function.
 
+pub(crate) mod at_exit;
 #[cfg(feature = "ebpf")]
 pub(crate) mod bpf;
 #[cfg(feature = "ebpf")]
@@ -25,6 +26,8 @@ pub(crate) mod process;
 pub(crate) mod procmap;
 pub(crate) mod quiet_thread;
 pub(crate) mod scratch;
+#[cfg(feature = "ebpf")]
+pub(crate) mod seqpacket;
 pub(crate) mod slots;
 #[cfg(test)]
 pub(crate) mod test_memory;
