@@ -121,7 +121,11 @@ impl Requests {
         let value = |c: u32| if measure == Measure::Misses { 1.0 } else { self.cost[&c] as f64 };
         let items: Vec<_> =
             self.class.iter().map(|c| dual::Item { size: size(*c) as f64, value: value(*c) }).collect();
-        dual::bound(&items, &self.previous, room.min(distinct) as f64)
+        if room >= distinct {
+            // Nothing is ever short: each thing is registered once, and after each change.
+            return items.iter().zip(&self.previous).filter(|(_, p)| p.is_none()).map(|(i, _)| i.value).sum();
+        }
+        dual::bound(&items, &self.previous, room as f64)
     }
 }
 
