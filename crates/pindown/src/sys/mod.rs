@@ -7,7 +7,6 @@ pub(crate) mod lanes;
 pub(crate) mod limits;
 pub(crate) mod maps;
 pub(crate) mod populate;
-#[cfg(feature = "io-uring")]
 pub(crate) mod process;
 pub(crate) mod procmap;
 #[cfg(test)]
