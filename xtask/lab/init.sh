@@ -5,10 +5,12 @@ mkdir -p /proc /sys /run /tmp /root /dev /var/tmp /job
 mount -t devtmpfs dev /dev; mkdir -p /dev/pts /dev/shm
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devpts pts /dev/pts
 for dir in /run /tmp /var/tmp /dev/shm; do mount -t tmpfs -o mode=1777 tmp $dir; done
+ln -s /proc/self/fd /dev/fd; ln -s fd/0 /dev/stdin; ln -s fd/1 /dev/stdout; ln -s fd/2 /dev/stderr
 mount -t tracefs trace /sys/kernel/tracing; mount -t debugfs debug /sys/kernel/debug
 mount -t bpf bpf /sys/fs/bpf; mount -t cgroup2 cgroup /sys/fs/cgroup
 . /lab/config # GUEST, SHELL_ROWS, SHELL_COLUMNS
 STATUS=/dev/vport0p3
+modprobe -a virtio_pci virtio_console 2>/dev/null # built in, or not
 n=0; while [ ! -c $STATUS ] && [ $n -lt 100 ]; do sleep 0.05; n=$((n + 1)); done
 
 finish() { # LINE
@@ -17,7 +19,7 @@ finish() { # LINE
   sleep 10
 }
 fail() { # WHAT
-  dmesg | tail -30 >/dev/ttyS0
+  dmesg | tail -10 >/dev/ttyS0
   finish "fail $1"
 }
 
@@ -29,12 +31,16 @@ host() { # NAME NETDEV ADDRESS DEVICE: a network namespace with a device of its 
 
 ulimit -l unlimited
 hostname lab; ip link set lo up
+modprobe -a crc32_generic 2>/dev/null # until 6.14 rxe asks the crypto layer for it
 modprobe -a rdma_rxe ib_uverbs rdma_ucm ib_umad || fail "no RDMA modules in this kernel"
 case $GUEST in
 two-hosts)
   modprobe veth; ip netns add host0; ip netns add host1
   ip link add v0 netns host0 type veth peer name v1 netns host1
-  host host0 v0 10.9.0.1 rxe0; host host1 v1 10.9.0.2 rxe1 ;;
+  host host0 v0 10.9.0.1 rxe0; host host1 v1 10.9.0.2 rxe1
+  # Older rxe listens in the first network namespace alone.
+  ip netns exec host0 ss -Huln sport = 4791 | grep -q . ||
+    fail "soft-RoCE of this kernel does not receive in a network namespace: two-hosts wants --kernel backports" ;;
 *)
   # MTU 9000 lets the path MTU be 4096: stock rxe copies ODP data rightly in whole pages only.
   modprobe dummy; ip link add d0 address 02:00:00:00:00:01 type dummy

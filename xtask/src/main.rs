@@ -1,8 +1,11 @@
 //! Development tasks: `cargo xtask vm` (the lab) and `cargo xtask test`.
 
+mod bpf;
+mod cargo;
 mod error;
 mod lab;
 mod proc;
+mod test;
 mod vm;
 mod workspace;
 
@@ -20,11 +23,17 @@ struct Cli {
 enum Task {
     /// Run a command under a Debian kernel with soft-RoCE, in qemu.
     Vm(vm::Args),
+    /// Rebuild the committed BPF object, or check it.
+    Bpf(bpf::Args),
+    /// Run all tests; the last line counts them.
+    Test(test::Args),
 }
 
 fn main() {
     let status = match Cli::parse().task {
         Task::Vm(args) => vm::run(args),
+        Task::Bpf(args) => bpf::run(args),
+        Task::Test(args) => test::run(args),
     };
     match status {
         Ok(code) => std::process::exit(code),

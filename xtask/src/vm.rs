@@ -1,10 +1,10 @@
 //! `cargo xtask vm`: a command under a Debian kernel with soft-RoCE.
 
-use crate::error::{EXIT_TIMEOUT, EXIT_XTASK, Error, Result};
+use crate::error::{At, EXIT_TIMEOUT, EXIT_XTASK, Error, Result};
 use crate::lab::{self, Boot, Guest, Job, Kernel, Lab, Outcome};
-use crate::{proc, workspace};
+use crate::{cargo, workspace};
+use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 /// Boots, runs CMD in /job of the guest, and ends as CMD ended.
@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Build a test target of the workspace and carry its binary, as /job/NAME (again and again).
     #[arg(long, value_name = "PACKAGE:NAME")]
     test: Vec<String>,
+    /// Build and carry `pindown` though CMD does not start with it.
+    #[arg(long)]
+    pindown: bool,
     /// An interactive shell after CMD, if any. `exit` ends it; Ctrl-A X kills it.
     #[arg(long)]
     shell: bool,
@@ -118,8 +121,8 @@ fn report(outcome: Outcome, args: &Args) -> Result<i32> {
 fn carried(args: &Args) -> Result<Vec<PathBuf>> {
     let mut files = args.file.clone();
     let first = args.command.first().and_then(|w| w.split_whitespace().next());
-    if first == Some("pindown") {
-        files.push(build_pindown()?);
+    if args.pindown || first == Some("pindown") {
+        files.push(cargo::build_pindown()?);
     }
     for test in &args.test {
         files.push(build_test(test)?);
@@ -127,45 +130,26 @@ fn carried(args: &Args) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-pub(crate) fn build_pindown() -> Result<PathBuf> {
-    cargo(&["build", "-p", "pindown-cli"])?;
-    Ok(workspace::target().join("debug/pindown"))
-}
-
 /// Builds `PACKAGE:NAME` and puts its binary under the plain name.
 fn build_test(test: &str) -> Result<PathBuf> {
     let (package, name) = test.split_once(':').ok_or_else(|| {
         Error::Other(format!("--test {test}: want PACKAGE:NAME, or PACKAGE:lib for unit tests"))
     })?;
-    let mut args = vec!["test", "--no-run", "--message-format=json", "-p", package];
+    let mut args = vec!["test", "--all-features", "-p", package];
     match name {
         "lib" => args.push("--lib"),
         name => args.extend(["--test", name]),
     }
-    let messages = cargo(&args)?;
-    let parsed = messages.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
-    let binary = parsed.filter_map(|m| Some(m.get("executable")?.as_str()?.to_owned())).next_back();
+    let binary = cargo::build_tests(&args)?.pop();
     let binary = binary.ok_or_else(|| Error::Other(format!("cargo built no binary for {test}")))?;
     let dir = workspace::lab().join("tests");
     let named = dir.join(name);
-    let io = |source| Error::Io { action: "copy", path: named.clone(), source };
-    std::fs::create_dir_all(&dir).map_err(io)?;
-    std::fs::copy(binary, &named).map_err(io)?;
+    fs::create_dir_all(&dir).at("create", &dir)?;
+    // A run beside this one may be reading the old copy: replace it, do not write into it.
+    let fresh = dir.join(format!("{name}.{}", std::process::id()));
+    fs::copy(&binary, &fresh).at("copy", &binary)?;
+    fs::rename(&fresh, &named).at("rename", &fresh)?;
     Ok(named)
-}
-
-/// Runs cargo in the workspace, its progress on our stderr, and returns its stdout.
-fn cargo(args: &[&str]) -> Result<String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut c = Command::new(cargo);
-    c.args(args).current_dir(workspace::root());
-    let name = proc::describe(&c);
-    let out = c.stderr(std::process::Stdio::inherit()).output();
-    let out = out.map_err(|e| proc::spawn_error(&name, &e))?;
-    if out.status.success() {
-        return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
-    }
-    Err(Error::Command { command: name, status: out.status.to_string(), output: String::new() })
 }
 
 fn terminal_size() -> (u16, u16) {

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU64;
 
 use crate::{Access, Notifier, PageRange};
@@ -235,12 +236,18 @@ pub trait Monitor: Send + Sync + Debug + 'static {
         let _ = notifier;
         Drained::UpTo(0)
     }
+    /// A descriptor that is readable while events wait for [`drain`](Self::drain). `None`: events reach
+    /// the notifier by themselves.
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
     /// Begins. Called once, before any subscription.
     fn start(&self, notifier: Notifier) -> Result<(), MonitorError>;
     /// Begins to watch `range`, which is about to be registered for `access`. No lock is held.
     fn subscribe(&self, range: PageRange, access: Access) -> Result<Subscription, MonitorError>;
-    /// A registration of `range` is gone; other registrations may still cover its pages.
-    /// No lock is held.
+    /// A registration of `range` is gone, or never came to be; other registrations may still cover
+    /// its pages. Called once for each [`subscribe`](Self::subscribe) that returned `Ok`, with the
+    /// same range. No lock is held.
     fn unsubscribe(&self, range: PageRange) {
         let _ = range;
     }
@@ -248,6 +255,19 @@ pub trait Monitor: Send + Sync + Debug + 'static {
     fn validate(&self, range: PageRange, stamp: Stamp) -> Validity {
         let _ = (range, stamp);
         Validity::Valid
+    }
+    /// Whether each lookup must call [`settle`](Self::settle) before it compares generations.
+    fn must_settle(&self) -> bool {
+        false
+    }
+    /// Makes sure that every change whose *effect* another thread may have seen is in the
+    /// generation word, though the changing call has not returned yet: while one thread is in
+    /// munmap and its event is on the way, the kernel may give the address to another thread's
+    /// mmap, and that thread must not find the old registration. Called with no lock held, before
+    /// the generation is compared. `false`: not so within a bounded wait; nothing that is cached
+    /// may be used now, neither by a lookup nor by an acquire (which registers for single use).
+    fn settle(&self) -> bool {
+        true
     }
     /// Ends; no event is reported after it returned. Idempotent.
     fn stop(&self);

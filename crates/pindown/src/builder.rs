@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use pindown_core::{Access, Affinity, BuildError, Config, Monitor, MonitorError, PolicyKind, Provider};
+use pindown_core::{
+    Access, Affinity, BuildError, Config, Monitor, MonitorError, Notifier, PolicyKind, Provider,
+};
 
 use crate::cache::Cache;
 use crate::monitor::{Manual, NoMonitor, Uncached};
@@ -17,8 +19,11 @@ pub enum MonitorChoice {
     #[default]
     Auto,
     /// userfaultfd events (Linux 6.7, unprivileged).
-    #[cfg(any())]
+    #[cfg(feature = "uffd")]
     Uffd,
+    /// Programs on the kernel's unmap paths (Linux 6.1; CAP_BPF and CAP_PERFMON, or a helper).
+    #[cfg(feature = "ebpf")]
+    Ebpf,
     /// The application reports its changes.
     Manual,
     /// Caches nothing: each request registers.
@@ -100,6 +105,7 @@ impl<P: Provider> Builder<P> {
     /// [`BuildError::Monitor`] when the chosen monitor does not start here; `Auto` always does.
     pub fn build(self) -> Result<Cache<P>, BuildError> {
         check_page_size()?;
+        crate::trace::start_if_asked();
         let caps = self.provider.caps();
         let mut config = self.config;
         if config.max_bytes.is_none() {
@@ -130,8 +136,10 @@ fn choose(choice: MonitorChoice, coherent: bool) -> Result<Arc<dyn Monitor>, Bui
     Ok(match choice {
         MonitorChoice::Auto if coherent => Arc::new(Uncached::new()),
         MonitorChoice::Auto => auto(),
-        #[cfg(any())]
-        MonitorChoice::Uffd => Arc::new(uffd()?),
+        #[cfg(feature = "uffd")]
+        MonitorChoice::Uffd => Arc::new(crate::monitor::Uffd::new()),
+        #[cfg(feature = "ebpf")]
+        MonitorChoice::Ebpf => Arc::new(ebpf()?),
         MonitorChoice::Manual => Arc::new(Manual::new()),
         MonitorChoice::Uncached => Arc::new(Uncached::new()),
         MonitorChoice::None => Arc::new(NoMonitor::new()),
@@ -139,16 +147,31 @@ fn choose(choice: MonitorChoice, coherent: bool) -> Result<Arc<dyn Monitor>, Bui
     })
 }
 
-#[cfg(any())]
-fn uffd() -> Result<crate::monitor::uffd::Uffd, BuildError> {
-    crate::monitor::uffd::Uffd::new().map_err(|source| BuildError::Monitor { name: "uffd", source })
-}
-
 /// What `auto` takes here: the first that starts.
 fn auto() -> Arc<dyn Monitor> {
-    #[cfg(any())]
-    if let Ok(monitor) = uffd() {
-        return Arc::new(monitor);
+    #[cfg(feature = "ebpf")]
+    match ebpf() {
+        Ok(monitor) if starts(&monitor) => return Arc::new(monitor),
+        Ok(_) => tracing::info!("monitor auto: not ebpf, whose self-test failed"),
+        Err(e) => tracing::info!("monitor auto: not ebpf ({e})"),
+    }
+    #[cfg(feature = "uffd")]
+    if starts(&crate::monitor::Uffd::new()) {
+        return Arc::new(crate::monitor::Uffd::new());
     }
     Arc::new(Uncached::new())
+}
+
+/// Loaded with this process's own capabilities, else by the helper.
+#[cfg(feature = "ebpf")]
+fn ebpf() -> Result<crate::monitor::ebpf::EbpfMonitor, BuildError> {
+    crate::monitor::ebpf::EbpfMonitor::open(&Default::default())
+        .map_err(|source| BuildError::Monitor { name: "ebpf", source })
+}
+
+/// Whether a monitor starts here: tried with a notifier that nobody listens to.
+fn starts(monitor: &dyn Monitor) -> bool {
+    let started = monitor.start(Notifier::detached()).is_ok();
+    monitor.stop();
+    started
 }

@@ -3,11 +3,16 @@
 mod budget;
 mod builder;
 mod cache;
+#[cfg(feature = "ebpf")]
+pub mod helper;
 pub mod monitor;
+pub mod probe;
 pub mod provider;
 pub mod queue;
 pub mod segments;
 mod sys;
+pub mod trace;
+pub mod watch;
 mod watches;
 mod worker;
 

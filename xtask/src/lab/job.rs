@@ -63,7 +63,8 @@ pub(crate) fn script(words: &[String]) -> String {
     }
 }
 
-fn quote(word: &str) -> String {
+/// A word as sh has to be given it.
+pub(crate) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) && !word.contains('=') {
         return word.to_owned();

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What `/init` loads or a test may load, in the guest; a kernel without one goes without.
-const MODULES: &str = "rdma_rxe siw ib_uverbs rdma_ucm ib_umad dummy veth virtio_net af_packet \
+const MODULES: &str = "virtio_pci virtio_console crc32_generic crc32_pclmul rdma_rxe siw ib_uverbs rdma_ucm ib_umad dummy veth virtio_net af_packet \
     9p 9pnet_virtio fuse xfs btrfs ext4 loop dmi_sysfs";
 
 /// Which kernel, by suite: versions move, suites stay.
@@ -27,9 +27,6 @@ pub(crate) enum Kernel {
 }
 
 impl Kernel {
-    #[allow(dead_code)]
-    pub(crate) const ALL: [Self; 3] = [Self::Backports, Self::Stable, Self::Oldstable];
-
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Backports => "backports",

@@ -14,7 +14,7 @@ mod userland;
 mod workdir;
 
 pub(crate) use boot::{Boot, Outcome, tail};
-pub(crate) use job::{Job, script};
+pub(crate) use job::{Job, quote, script};
 pub(crate) use kernel::Kernel;
 pub(crate) use tools::Tools;
 pub(crate) use userland::Guest;

@@ -24,7 +24,7 @@ pub(crate) struct State<P: Provider> {
     pub(crate) doomed: Vec<Doomed>,
     /// Registrations whose deregistration failed.
     pub(crate) failing: Vec<Failing<P>>,
-    /// Doomed regions that some thread is deregistering right now.
+    /// Registrations that some thread is deregistering right now.
     pub(crate) reaping: u64,
     pub(crate) single: HashSet<u32>,
     pub(crate) closed: bool,
@@ -37,6 +37,8 @@ pub(crate) struct State<P: Provider> {
     free: Vec<u32>,
     next: u32,
     pub(crate) slow_requests: u64,
+    /// What the policy is told of hits; kept for its room.
+    pub(crate) reused: Vec<u64>,
 }
 
 /// A region that nobody can find any more.
@@ -47,12 +49,20 @@ pub(crate) struct Doomed {
     pub(crate) held: bool,
 }
 
-/// A registration that the provider would not let go.
+/// A registration on its way out.
 #[derive(Debug)]
-pub(crate) struct Failing<P: Provider> {
+pub(crate) struct Leaving<P: Provider> {
     pub(crate) mr: P::Mr,
     pub(crate) range: PageRange,
     pub(crate) zoned: bool,
+    /// The monitor is to be told.
+    pub(crate) subscribed: bool,
+}
+
+/// A registration that the provider would not let go.
+#[derive(Debug)]
+pub(crate) struct Failing<P: Provider> {
+    pub(crate) leaving: Leaving<P>,
     pub(crate) tries: u32,
     pub(crate) not_before_ns: u64,
 }
@@ -76,6 +86,7 @@ impl<P: Provider> State<P> {
             free: Vec::new(),
             next: 0,
             slow_requests: 0,
+            reused: Vec::new(),
         }
     }
 
@@ -100,7 +111,7 @@ impl<P: Provider> State<P> {
             let (range, pages) = (span.range, span.range.pages());
             self.policy.inserted(Inserted { region: index, pages, cost_ns, id: range.first_page() }, now);
         } else {
-            self.map.hide(span);
+            self.map.insert_hidden(span);
             self.single.insert(index);
         }
         (index, region)

@@ -1,22 +1,45 @@
 //! Every system call, ioctl and foreign function.
 
+pub(crate) mod at_exit;
+#[cfg(feature = "ebpf")]
+pub(crate) mod bpf;
+#[cfg(feature = "ebpf")]
+pub(crate) mod bpf_pages;
+#[cfg(feature = "ebpf")]
+pub(crate) mod bpf_ring;
+#[cfg(feature = "ebpf")]
+pub(crate) mod bpf_scratch;
 pub(crate) mod eventfd;
+pub(crate) mod files;
+pub(crate) mod fork;
+pub(crate) mod headroom;
 pub(crate) mod host;
 #[cfg(feature = "io-uring")]
 pub(crate) mod lanes;
 pub(crate) mod limits;
 pub(crate) mod maps;
+pub(crate) mod pagemap;
+pub(crate) mod per_process;
 pub(crate) mod populate;
 pub(crate) mod process;
 pub(crate) mod procmap;
+pub(crate) mod quiet_thread;
+pub(crate) mod scratch;
+#[cfg(feature = "ebpf")]
+pub(crate) mod seqpacket;
+pub(crate) mod slots;
 #[cfg(test)]
 pub(crate) mod test_memory;
+pub(crate) mod threads;
+pub(crate) mod uffd;
 #[cfg(feature = "io-uring")]
 pub(crate) mod uring;
 #[cfg(feature = "io-uring")]
 pub(crate) mod uring_queue;
 #[cfg(feature = "io-uring")]
 pub(crate) mod uring_send;
+#[cfg(feature = "verbs")]
+pub(crate) mod verbs;
 
 /// `clock_gettime(2)` in nanoseconds; `None` when the clock (or its thread) does not exist.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> Option<u64> {

@@ -38,6 +38,11 @@ impl Vma {
         self.offset_bytes.wrapping_add((addr.wrapping_sub(self.start)) as u64)
     }
 
+    /// Huge pages without a file that could be truncated: mapped anonymous and private.
+    pub(crate) fn is_anonymous_huge(&self, name: &[u8]) -> bool {
+        !self.perms.shared && name.starts_with(b"/anon_hugepage")
+    }
+
     /// What kind of memory it is. `name` as `/proc/self/maps` shows it.
     pub(crate) fn kind(&self, name: &[u8]) -> MappingKind {
         let is = |prefix: &[u8]| name.starts_with(prefix);
@@ -58,6 +63,20 @@ impl Vma {
             true if is(b"/memfd:") || is(b"/dev/shm/") => MappingKind::Shmem,
             true => MappingKind::SharedFile,
         }
+    }
+}
+
+/// A mapping and what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) vma: Vma,
+    pub(crate) kind: MappingKind,
+    pub(crate) anonymous_huge: bool,
+}
+
+impl Found {
+    fn new(vma: Vma, name: &[u8]) -> Self {
+        Self { vma, kind: vma.kind(name), anonymous_huge: vma.is_anonymous_huge(name) }
     }
 }
 
@@ -90,14 +109,14 @@ impl ProcMap {
         match self.query(addr, or_next, None) {
             Err(e) if !self.has_query.load(Ordering::Relaxed) => {
                 tracing::trace!("PROCMAP_QUERY: {e}");
-                Ok(find_in_maps(addr, or_next)?.map(|found| found.0))
+                Ok(find_in_maps(addr, or_next)?.map(|found| found.vma))
             }
             answer => answer,
         }
     }
 
     /// The mapping that contains `addr` and its kind.
-    pub(crate) fn find_kind(&self, addr: usize) -> io::Result<Option<(Vma, MappingKind)>> {
+    pub(crate) fn find_kind(&self, addr: usize) -> io::Result<Option<Found>> {
         let mut name = [0u8; 256];
         let found = match self.query(addr, false, Some(&mut name)) {
             // ENAMETOOLONG: some deep path, which no special name is.
@@ -108,7 +127,7 @@ impl ProcMap {
             answer => answer?,
         };
         let text = name.split(|&b| b == 0).next().unwrap_or(&[]);
-        Ok(found.map(|vma| (vma, vma.kind(text))))
+        Ok(found.map(|vma| Found::new(vma, text)))
     }
 
     /// One `PROCMAP_QUERY`. `Ok(None)`: nothing is mapped there. No allocation, no lock of ours.
@@ -164,7 +183,7 @@ fn from_query(q: &procmap_query) -> Vma {
 }
 
 /// Reads `/proc/self/maps` up to the answer.
-fn find_in_maps(addr: usize, or_next: bool) -> io::Result<Option<(Vma, MappingKind)>> {
+fn find_in_maps(addr: usize, or_next: bool) -> io::Result<Option<Found>> {
     let mut reader = BufReader::new(File::open("/proc/self/maps")?);
     let mut text = Vec::with_capacity(256);
     loop {
@@ -190,7 +209,7 @@ fn find_in_maps(addr: usize, or_next: bool) -> io::Result<Option<(Vma, MappingKi
             device: line.device,
             inode: line.inode,
         };
-        return Ok(Some((vma, vma.kind(line.name))));
+        return Ok(Some(Found::new(vma, line.name)));
     }
 }
 
@@ -200,7 +219,7 @@ mod tests {
     use crate::sys::test_memory::{Memory, memfd};
 
     fn kind_at(addr: usize) -> MappingKind {
-        ProcMap::open().unwrap().find_kind(addr).unwrap().unwrap().1
+        ProcMap::open().unwrap().find_kind(addr).unwrap().unwrap().kind
     }
 
     #[test]
@@ -227,11 +246,11 @@ mod tests {
         let fd = memfd(8);
         let memory = [Memory::anonymous(3), Memory::shared_anonymous(3), Memory::of_file(&fd, 8, true)];
         for m in &memory {
-            let (slow, kind) = find_in_maps(m.addr() + PAGE_SIZE, false).unwrap().unwrap();
-            assert_eq!(map.find(m.addr() + PAGE_SIZE, false).unwrap(), Some(slow));
-            assert_eq!(kind_at(m.addr()), kind);
+            let slow = find_in_maps(m.addr() + PAGE_SIZE, false).unwrap().unwrap();
+            assert_eq!(map.find(m.addr() + PAGE_SIZE, false).unwrap(), Some(slow.vma));
+            assert_eq!(kind_at(m.addr()), slow.kind);
         }
         assert_eq!(map.find(0, false).unwrap(), None);
-        assert_eq!(map.find(0, true).unwrap(), find_in_maps(0, true).unwrap().map(|f| f.0));
+        assert_eq!(map.find(0, true).unwrap(), find_in_maps(0, true).unwrap().map(|f| f.vma));
     }
 }

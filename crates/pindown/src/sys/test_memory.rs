@@ -24,6 +24,11 @@ impl Memory {
         Self::map(pages, RW, libc::MAP_PRIVATE | ANON, -1)
     }
 
+    /// Anonymous memory that no swap is set aside for.
+    pub(crate) fn reserved(pages: usize) -> Self {
+        Self::map(pages, RW, libc::MAP_PRIVATE | ANON | libc::MAP_NORESERVE, -1)
+    }
+
     pub(crate) fn shared_anonymous(pages: usize) -> Self {
         Self::map(pages, RW, libc::MAP_SHARED | ANON, -1)
     }
@@ -60,6 +65,56 @@ impl Memory {
     pub(crate) fn pages(&self, first: usize, count: usize) -> PageRange {
         let start = self.base + first * PAGE_SIZE;
         PageRange::new(start, start + count * PAGE_SIZE).unwrap()
+    }
+}
+
+/// `madvise(2)`; the error number on failure.
+pub(crate) fn madvise(range: PageRange, advice: i32) -> Result<(), i32> {
+    // SAFETY: tests pass their own memory and hold no references to it.
+    let rc = unsafe { libc::madvise(range.start() as *mut libc::c_void, range.len_bytes(), advice) };
+    if rc == 0 { Ok(()) } else { Err(errno()) }
+}
+
+pub(crate) fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// munmap, leaving a hole that the owner's drop unmaps again: only inside `Memory`'s guards, and
+/// put back as an inaccessible mapping at once where other threads could take the hole.
+pub(crate) fn munmap(range: PageRange) {
+    // SAFETY: tests pass their own memory and hold no references to it.
+    assert_eq!(unsafe { libc::munmap(range.start() as *mut libc::c_void, range.len_bytes()) }, 0);
+}
+
+/// Fresh private pages over `range`.
+pub(crate) fn map_over(range: PageRange) {
+    let flags = libc::MAP_PRIVATE | ANON | libc::MAP_FIXED;
+    // SAFETY: tests pass their own memory and hold no references to it.
+    let at = unsafe { libc::mmap(range.start() as *mut libc::c_void, range.len_bytes(), RW, flags, -1, 0) };
+    assert_ne!(at, libc::MAP_FAILED);
+}
+
+/// mremap of `range` onto `to`, of the same length, with extra `flags`.
+pub(crate) fn mremap_onto(range: PageRange, to: PageRange, flags: i32) -> Result<(), i32> {
+    let (flags, len) = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | flags, range.len_bytes());
+    // SAFETY: tests pass their own memory and hold no references to it.
+    let at =
+        unsafe { libc::mremap(range.start() as *mut _, len, len, flags, to.start() as *mut libc::c_void) };
+    if at == libc::MAP_FAILED { Err(errno()) } else { Ok(()) }
+}
+
+/// mremap in place to fewer pages.
+pub(crate) fn mremap_shrink(range: PageRange, pages: usize) {
+    // SAFETY: tests pass their own memory and hold no references to it.
+    let at = unsafe { libc::mremap(range.start() as *mut _, range.len_bytes(), pages * PAGE_SIZE, 0) };
+    assert_ne!(at, libc::MAP_FAILED);
+}
+
+/// Writes to each page.
+pub(crate) fn touch(range: PageRange, value: u8) {
+    for page in (range.start()..range.end()).step_by(PAGE_SIZE) {
+        // SAFETY: tests pass their own writable memory and hold no references to it.
+        unsafe { (page as *mut u8).write_volatile(value) };
     }
 }
 

@@ -49,9 +49,9 @@ impl Mappings {
         for _ in 0..LOOKS {
             match map.find_kind(addr) {
                 Ok(None) => return Obstacle::Hole,
-                Ok(Some((vma, kind))) => match obstacle_in(&vma, kind) {
-                    Obstacle::Unknown if vma.end < range.end() => addr = vma.end,
-                    found => return found,
+                Ok(Some(found)) => match obstacle_in(&found.vma, found.kind) {
+                    Obstacle::Unknown if found.vma.end < range.end() => addr = found.vma.end,
+                    obstacle => return obstacle,
                 },
                 Err(_) => return Obstacle::Unknown,
             }

@@ -1,0 +1,109 @@
+//! Runs cells, each in a child process with a time limit.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use super::cell::{CellReport, Outcome};
+use super::event::{Event, events};
+use super::mapping::{MAPPINGS, Mapping};
+use crate::sys;
+
+/// Name of the subject without pindown, which shows the hazard.
+pub(crate) const RAW: &str = "raw";
+/// A cell that takes longer hangs.
+pub(crate) const LIMIT_SECONDS: u32 = 8;
+
+/// One event on one kind of memory, and what came of it.
+pub(crate) struct Job {
+    pub(crate) mapping: &'static Mapping,
+    pub(crate) event: &'static Event,
+    /// Without pindown.
+    pub(crate) raw: OnceLock<CellReport>,
+    /// One report for each monitor, in the order asked for.
+    pub(crate) monitored: OnceLock<Vec<CellReport>>,
+}
+
+/// All pairs that make sense, filtered by name.
+pub(crate) fn jobs(wanted: impl Fn(&Mapping, &Event) -> bool) -> Vec<Job> {
+    let pairs = MAPPINGS.iter().flat_map(|mapping| {
+        events().filter(|event| event.applies(mapping.traits)).map(move |event| (mapping, event))
+    });
+    pairs
+        .filter(|(mapping, event)| wanted(mapping, event))
+        .map(|(mapping, event)| Job { mapping, event, raw: OnceLock::new(), monitored: OnceLock::new() })
+        .collect()
+}
+
+/// Runs all jobs, as many at a time as there are CPUs; `done` is called after each.
+pub(crate) fn run_all(jobs: &[Job], provider: &[String], monitors: &[String], done: impl Fn() + Sync) {
+    let next = AtomicUsize::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    run_job(job, provider, monitors);
+                    done();
+                }
+            });
+        }
+    });
+}
+
+fn run_job(job: &Job, provider: &[String], monitors: &[String]) {
+    let raw = run_cell(job, provider, RAW);
+    let reports = monitors.iter().map(|monitor| run_cell(job, provider, monitor)).collect();
+    let _ = job.raw.set(raw);
+    let _ = job.monitored.set(reports);
+}
+
+fn run_cell(job: &Job, provider: &[String], subject: &str) -> CellReport {
+    let what = ["__cell", job.mapping.name, job.event.name, subject].map(str::to_owned);
+    match spawn(&[&what[..], provider].concat()) {
+        Ok(child) => finish(child),
+        Err(error) => CellReport::new(Outcome::Error, format!("the cell did not start: {error}")),
+    }
+}
+
+/// One at a time: a child must not inherit another's half-made pipes.
+fn spawn(args: &[String]) -> std::io::Result<Child> {
+    static SPAWNING: Mutex<()> = Mutex::new(());
+    let _one = SPAWNING.lock();
+    Command::new("/proc/self/exe")
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
+/// The cell's report; a cell that says nothing in time is ended.
+fn finish(mut child: Child) -> CellReport {
+    let line = child.stdout.take().and_then(|out| {
+        let ready = sys::wait_readable(&out, (LIMIT_SECONDS as i32 + 1) * 1000).unwrap_or(false);
+        let mut line = String::new();
+        (ready && BufReader::new(out).read_line(&mut line).is_ok()).then_some(line)
+    });
+    if let Some(report) = line.as_deref().and_then(CellReport::parse) {
+        let _ = child.wait();
+        return report;
+    }
+    let _ = child.kill();
+    CellReport::new(Outcome::Error, epitaph(&mut child))
+}
+
+fn epitaph(child: &mut Child) -> String {
+    let status = match child.wait() {
+        Ok(status) => status,
+        Err(error) => return format!("the cell could not be waited for: {error}"),
+    };
+    let said = child.stderr.take().and_then(|err| BufReader::new(err).lines().next()).and_then(Result::ok);
+    match (status.signal(), said) {
+        (Some(libc::SIGALRM | libc::SIGKILL), _) => format!("hang: no answer in {LIMIT_SECONDS} s"),
+        (Some(signal), _) => format!("the cell was ended by signal {signal}"),
+        (None, said) => format!("the cell ended with {status}: {}", said.unwrap_or_default()),
+    }
+}

@@ -1,0 +1,109 @@
+//! The monitors by name.
+
+use std::error::Error;
+use std::os::fd::AsFd;
+
+use pindown::provider::io_uring::UringProvider;
+use pindown::{BuildError, Builder, Cache, MonitorChoice};
+
+use crate::exit::CliError;
+
+/// `--monitor`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum MonitorName {
+    /// The best that starts here.
+    Auto,
+    /// Programs on the kernel's unmap path.
+    Ebpf,
+    /// userfaultfd events; needs no privilege.
+    Uffd,
+    /// On-demand paging: the device follows the address space (verbs).
+    Odp,
+    /// The program reports its own changes.
+    Manual,
+    /// Sees nothing: shows what goes wrong.
+    None,
+}
+
+impl MonitorName {
+    /// Those that see changes by themselves, best first.
+    pub(crate) const AUTOMATIC: [Self; 2] = [Self::Ebpf, Self::Uffd];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Ebpf => "ebpf",
+            Self::Uffd => "uffd",
+            Self::Odp => "odp",
+            Self::Manual => "manual",
+            Self::None => "none",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        <Self as clap::ValueEnum>::from_str(name, false).ok()
+    }
+
+    /// What the builder takes. Fails where this build or the provider does not have it.
+    pub(crate) fn choice(self) -> Result<MonitorChoice, CliError> {
+        match self {
+            Self::Auto => Ok(MonitorChoice::Auto),
+            Self::Uffd => Ok(MonitorChoice::Uffd),
+            Self::Manual => Ok(MonitorChoice::Manual),
+            Self::None => Ok(MonitorChoice::None),
+            #[cfg(feature = "ebpf")]
+            Self::Ebpf => Ok(MonitorChoice::Ebpf),
+            #[cfg(not(feature = "ebpf"))]
+            Self::Ebpf => Err(CliError::machine(
+                "this build has no eBPF monitor",
+                "build with `--features ebpf`, or take --monitor uffd",
+            )),
+            Self::Odp => Err(CliError::machine(
+                "on-demand paging is a feature of RDMA devices",
+                "take --provider verbs on a machine with such a device, or --monitor uffd",
+            )),
+        }
+    }
+}
+
+/// A cache over `ring`.
+pub(crate) fn cache_on(ring: impl AsFd, monitor: MonitorName) -> Result<Cache<UringProvider>, CliError> {
+    let provider = UringProvider::new(ring).map_err(|error| no_table(&error))?;
+    Builder::new(provider).monitor(monitor.choice()?).build().map_err(|error| no_monitor(&error))
+}
+
+/// No ring: what forbids it, and what to do.
+pub(crate) fn no_ring(error: std::io::Error) -> CliError {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EPERM) => {
+            "set kernel.io_uring_disabled to 0, join the group of kernel.io_uring_group, or let the container's seccomp profile allow io_uring_setup"
+        }
+        Some(libc::ENOSYS) => "run a kernel with CONFIG_IO_URING, 5.19 or later",
+        Some(libc::ENOMEM) => "raise `ulimit -l` (RLIMIT_MEMLOCK): rings count towards it",
+        _ => "see `pindown doctor`",
+    };
+    CliError::machine(format!("no io_uring: {error}"), remedy)
+}
+
+fn no_table(error: &dyn Error) -> CliError {
+    CliError::machine(
+        format!("no table of fixed buffers: {}", chain(error)),
+        "run Linux 5.19 or later; raise `ulimit -l` if it is 0",
+    )
+}
+
+pub(crate) fn no_monitor(error: &BuildError) -> CliError {
+    CliError::machine(chain(error), "see `pindown doctor` for what each monitor needs")
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

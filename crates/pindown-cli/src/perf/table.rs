@@ -1,0 +1,121 @@
+//! The result for people.
+
+use std::fmt::Write;
+
+use super::plan::size_name;
+use super::report::{Report, Run};
+use super::{Churn, Mode};
+use crate::ui::{Colour, Palette, count, duration};
+
+/// The whole text.
+pub(crate) fn render(report: &Report, registers: &str, palette: Palette) -> String {
+    let mut out = String::new();
+    let threads = report.runs.first().map_or(1, |run| run.threads);
+    let head = format!(
+        "pindown perf: {} {registers}, monitor {}, Linux {}, {threads} thread{}",
+        report.provider,
+        report.monitor,
+        report.kernel,
+        if threads == 1 { "" } else { "s" }
+    );
+    let _ = writeln!(out, "{}\n", palette.bold(&head));
+    let titles = "size  churn  mode             GB/s                p50      p99     hits   misses  invalid.  uncached  stale";
+    let _ = writeln!(out, "{}", palette.bold(titles));
+    for (i, run) in report.runs.iter().enumerate() {
+        let new_group =
+            i > 0 && (report.runs[i - 1].size_bytes, report.runs[i - 1].churn) != (run.size_bytes, run.churn);
+        if new_group {
+            out.push('\n');
+        }
+        line(&mut out, report, run, palette);
+    }
+    explain(&mut out, report, palette);
+    out
+}
+
+fn line(out: &mut String, report: &Report, run: &Run, palette: Palette) {
+    let mode = format!("{:<13}", run.mode.name());
+    let mode = if run.mode == Mode::Cached { palette.bold(&mode) } else { mode };
+    let cache = match run.mode {
+        Mode::Cached => {
+            let counts = [run.hits, run.misses, run.invalidations, run.uncached].map(count);
+            format!("{:>7}  {:>7}  {:>8}  {:>8}", counts[0], counts[1], counts[2], counts[3])
+        }
+        _ => " ".repeat(36),
+    };
+    let stale = match run.stale {
+        0 => palette.paint(Colour::Green, &format!("{:>5}", 0)),
+        n => palette.paint(Colour::Red, &format!("{:>5}", count(n))),
+    };
+    let _ = writeln!(
+        out,
+        "{:>4}  {:<5}  {mode}  {:>6.2} {}  {:>8} {:>8}  {cache}  {stale}{}",
+        size_name(run.size_bytes),
+        run.churn.name(),
+        run.bytes_per_s / 1e9,
+        bar(report, run, palette),
+        duration(run.p50_ns),
+        duration(run.p99_ns),
+        errors(run, palette),
+    );
+}
+
+/// Ten places, full for the fastest line of the group.
+fn bar(report: &Report, run: &Run, palette: Palette) -> String {
+    let group = report.runs.iter().filter(|r| (r.size_bytes, r.churn) == (run.size_bytes, run.churn));
+    let fastest = group.map(|r| r.bytes_per_s).fold(f64::MIN_POSITIVE, f64::max);
+    let eighths = (run.bytes_per_s / fastest * 80.0).round() as usize;
+    let mut text = "█".repeat(eighths / 8);
+    text.push_str(["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8]);
+    palette.paint(if run.mode == Mode::Cached { Colour::Green } else { Colour::Grey }, &format!("{text:<10}"))
+}
+
+fn errors(run: &Run, palette: Palette) -> String {
+    match &run.first_error {
+        Some(error) => palette.paint(Colour::Red, &format!("  {} errors: {error}", run.errors)),
+        None => String::new(),
+    }
+}
+
+/// Two lines: what was proved, and what it is worth.
+fn explain(out: &mut String, report: &Report, palette: Palette) {
+    let ops: u64 = report.runs.iter().map(|run| run.ops).sum();
+    let bytes: f64 = report.runs.iter().map(|run| run.ops as f64 * run.size_bytes as f64).sum();
+    let cached = || report.runs.iter().filter(|run| run.mode == Mode::Cached);
+    let (stale, churns) = (cached().map(|r| r.stale).sum::<u64>(), cached().map(|r| r.churns).sum::<u64>());
+    let verdict = match (stale, cached().next().is_some()) {
+        (_, false) => "mode cached was not run".to_owned(),
+        (0, true) => palette.paint(
+            Colour::Green,
+            &format!("cached moved no stale byte, though its memory was changed {} times", count(churns)),
+        ),
+        (n, true) => palette.paint(Colour::Red, &format!("{} transfers of mode cached were STALE", count(n))),
+    };
+    let _ = writeln!(
+        out,
+        "\nAll bytes of {} transfers ({:.1} GB) were compared with what the CPU sees: {verdict}.",
+        count(ops),
+        bytes / 1e9
+    );
+    let _ = writeln!(out, "{}", worth(report));
+}
+
+fn worth(report: &Report) -> String {
+    let clock = "GB/s counts registering, moving and letting go; filling and comparing are off the clock";
+    let ratios = |mode, churn| {
+        let runs = report.runs.iter().filter(|r| r.mode == Mode::Cached && r.churn == churn);
+        let ratios: Vec<_> = runs
+            .filter_map(|run| Some(run.bytes_per_s / report.beside(run, mode)?.bytes_per_s))
+            .filter(|ratio| ratio.is_finite())
+            .collect();
+        let geometric = (ratios.iter().map(|r: &f64| r.ln()).sum::<f64>() / ratios.len() as f64).exp();
+        (!ratios.is_empty()).then_some(geometric)
+    };
+    match (ratios(Mode::Preregistered, Churn::None), ratios(Mode::PerOp, Churn::None)) {
+        (Some(ceiling), Some(per_op)) => format!(
+            "{clock}. Without churn cached reaches {:.0} % of preregistered and {per_op:.1}x per-op.",
+            100.0 * ceiling
+        ),
+        _ => format!("{clock}."),
+    }
+}

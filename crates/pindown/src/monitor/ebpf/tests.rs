@@ -1,0 +1,221 @@
+//! Against this kernel. Without CAP_BPF and CAP_PERFMON each says so and passes.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pindown_core::{Access, Drained, EventKind, Monitor, MonitorError, Notifier, PageRange, Subscription};
+
+use super::{EbpfMonitor, EbpfOptions, Loader, Variant};
+use crate::sys::bpf_scratch::Scratch;
+
+fn started(options: &EbpfOptions) -> Option<EbpfMonitor> {
+    match EbpfMonitor::open(options) {
+        Ok(monitor) => {
+            monitor.start(Notifier::detached()).expect("the self-test passes");
+            Some(monitor)
+        }
+        Err(e) => {
+            println!("skipped: {e}");
+            None
+        }
+    }
+}
+
+fn own() -> EbpfOptions {
+    EbpfOptions { loader: Loader::Own, ..EbpfOptions::default() }
+}
+
+fn watch(monitor: &EbpfMonitor, range: PageRange) {
+    assert_eq!(monitor.subscribe(range, Access::READ_WRITE).unwrap(), Subscription::Events);
+}
+
+/// What was reported since the last call, or `None` when something was lost.
+fn taken(monitor: &EbpfMonitor) -> Option<Vec<(PageRange, EventKind)>> {
+    let notifier = Notifier::detached();
+    let drained = monitor.drain(&notifier);
+    let all: Option<Vec<_>> = notifier.take_detached().into_iter().collect();
+    if matches!(drained, Drained::UpTo(_)) { all } else { None }
+}
+
+fn saw(monitor: &EbpfMonitor, range: PageRange) -> bool {
+    taken(monitor).is_none_or(|all| all.iter().any(|(r, _)| r.overlaps(range)))
+}
+
+#[test]
+fn a_hidden_program_is_noticed_and_named() {
+    let variant = Some(Variant::Tracepoint);
+    for (program, name) in
+        [("sys_exit", "tracepoint:sys_exit"), ("page_cache", "mm_filemap_delete_from_page_cache")]
+    {
+        let options = EbpfOptions { variant, hidden: Some(program.to_owned()), ..own() };
+        let Ok(monitor) = EbpfMonitor::open(&options).map_err(|e| println!("skipped: {e}")) else { return };
+        match monitor.start(Notifier::detached()) {
+            Err(MonitorError::SelfTest { event }) => assert!(event.contains(name), "{event}"),
+            other => panic!("{program} is hidden, and start says {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn each_munmap_is_seen_before_it_returns() {
+    let Some(monitor) = started(&own()) else { return };
+    let word = monitor.generation().unwrap();
+    let mut missed = 0;
+    for round in 0..munmaps(1_000_000) {
+        let memory = Scratch::anonymous(1).unwrap();
+        let range = memory.range();
+        watch(&monitor, range);
+        let before = word.load(Ordering::Acquire);
+        memory.unmap().unwrap();
+        missed += u32::from(word.load(Ordering::Acquire) == before);
+        monitor.unsubscribe(range);
+        if round % 1000 == 0 {
+            assert!(saw(&monitor, range));
+        }
+    }
+    assert_eq!(missed, 0);
+}
+
+/// A tenth, unless `PINDOWN_TEST_SCALE` says by what to divide: 1 for the full run (half a minute).
+fn munmaps(full: u32) -> u32 {
+    let scale = std::env::var("PINDOWN_TEST_SCALE").ok().and_then(|s| s.parse::<u32>().ok());
+    full / scale.unwrap_or(10)
+}
+
+#[test]
+fn another_thread_sees_each_munmap_too() {
+    let Some(monitor) = started(&own()) else { return };
+    let (done, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let rounds = u64::from(munmaps(100_000));
+    let word = monitor.generation().unwrap();
+    let first = word.load(Ordering::Acquire);
+    let missed = std::thread::scope(|scope| {
+        let observer = scope.spawn(|| {
+            let (mut last, mut missed) = (first, 0);
+            for round in 1..=rounds {
+                while done.load(Ordering::Acquire) != round {
+                    std::thread::yield_now();
+                }
+                let now = word.load(Ordering::Acquire);
+                missed += u32::from(now == last);
+                last = now;
+                seen.store(round, Ordering::Release);
+            }
+            missed
+        });
+        for round in 1..=rounds {
+            let memory = Scratch::anonymous(1).unwrap();
+            let range = memory.range();
+            let _ = monitor.subscribe(range, Access::READ_WRITE).unwrap(); // a panic would strand the observer
+            memory.unmap().unwrap();
+            done.store(round, Ordering::Release);
+            while seen.load(Ordering::Acquire) != round {
+                std::thread::yield_now();
+            }
+            monitor.unsubscribe(range);
+            taken(&monitor);
+        }
+        observer.join().unwrap()
+    });
+    assert_eq!(missed, 0);
+}
+
+#[test]
+fn another_process_cuts_a_file() {
+    let Some(monitor) = started(&own()) else { return };
+    let (file, memory) = Scratch::memfd(16).unwrap();
+    watch(&monitor, memory.range());
+    let path = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&file));
+    for (program, args) in [
+        ("fallocate", vec!["-p", "-o", "0", "-l", "8192", &path]),
+        ("truncate", vec!["-s", "4096", &path]),
+        ("sh", vec!["-c", ": >$0", &path]),
+    ] {
+        file.set_len(16 * 4096).unwrap();
+        memory.touch();
+        taken(&monitor);
+        let status = Command::new(program).args(&args).status();
+        let Ok(status) = status else {
+            println!("skipped: no {program}");
+            continue;
+        };
+        assert!(status.success(), "{program} {args:?}");
+        assert!(saw(&monitor, memory.range()), "{program} {args:?} went unseen");
+    }
+}
+
+#[test]
+fn what_is_not_registered_does_not_disturb() {
+    let Some(monitor) = started(&own()) else { return };
+    let around = Scratch::anonymous(32 << 8).unwrap(); // 32 MiB that no other test touches
+    let watched = PageRange::new(around.range().end() - 4096, around.range().end()).unwrap();
+    watch(&monitor, watched);
+    taken(&monitor);
+    let word = monitor.generation().unwrap();
+    let before = word.load(Ordering::Acquire);
+    let slices = |i: usize| around.slice(i, 1);
+    for i in 0..500 {
+        slices(i).advise(libc::MADV_DONTNEED).unwrap();
+    }
+    let outside = word.load(Ordering::Acquire) - before;
+    let last = (32 << 8) - 1;
+    for _ in 0..500 {
+        slices(last).advise(libc::MADV_DONTNEED).unwrap();
+    }
+    let inside = word.load(Ordering::Acquire) - before - outside;
+    assert!(outside < 10, "{outside} bumps for unregistered memory"); // other tests' chunks may collide
+    assert!(inside >= 500, "{inside}");
+}
+
+#[test]
+fn a_full_ring_makes_everything_stale() {
+    let options = EbpfOptions { ring_bytes: Some(4096), ..own() };
+    let Some(monitor) = started(&options) else { return };
+    let memory = Scratch::anonymous(4).unwrap();
+    watch(&monitor, memory.range());
+    taken(&monitor);
+    for _ in 0..200 {
+        memory.advise(libc::MADV_DONTNEED).unwrap();
+    }
+    assert_eq!(taken(&monitor), None, "128 records fit, 200 were written, and nothing is said to be lost");
+    assert_eq!(taken(&monitor), Some(Vec::new()));
+    memory.advise(libc::MADV_DONTNEED).unwrap();
+    assert!(taken(&monitor).is_some_and(|all| !all.is_empty()), "it does not recover");
+}
+
+#[test]
+fn private_file_mappings_are_not_covered_by_tracepoints() {
+    let options = EbpfOptions { variant: Some(Variant::Tracepoint), ..own() };
+    let Some(monitor) = started(&options) else { return };
+    let memory = Scratch::private_of(&std::env::current_exe().unwrap()).unwrap();
+    let answer = monitor.subscribe(memory.range(), Access::READ).unwrap();
+    assert!(matches!(answer, Subscription::Uncacheable(why) if why.contains("private file")), "{answer:?}");
+    monitor.unsubscribe(memory.range());
+}
+
+#[test]
+fn mprotect_matters_to_remote_writers_only() {
+    let Some(monitor) = started(&own()) else { return };
+    let around = Scratch::anonymous(16 << 8).unwrap(); // chunks of their own
+    let local = around.slice(0, 4);
+    watch(&monitor, local.range());
+    taken(&monitor);
+    local.protect().unwrap();
+    let protects =
+        |all: Vec<(PageRange, EventKind)>| all.iter().filter(|e| e.1 == EventKind::Protect).count();
+    assert_eq!(taken(&monitor).map(protects), Some(0));
+    let remote = around.slice(8 << 8, 4);
+    monitor.subscribe(remote.range(), Access::REMOTE_WRITE).unwrap();
+    remote.protect().unwrap();
+    assert!(taken(&monitor).map(protects) >= Some(1));
+}
+
+#[test]
+fn several_monitors_in_one_process_each_see_everything() {
+    let monitors: Vec<_> = (0..4).map_while(|_| started(&own())).collect();
+    let memory = Scratch::anonymous(1).unwrap();
+    monitors.iter().for_each(|m| watch(m, memory.range()));
+    memory.advise(libc::MADV_DONTNEED).unwrap();
+    assert!(monitors.iter().all(|m| saw(m, memory.range())));
+}

@@ -1,0 +1,110 @@
+//! Discards, and how long they keep a range uncached.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use super::*;
+use crate::sys::test_memory::{Memory, madvise, touch};
+use crate::sys::threads::{gettid, user_ns};
+
+fn is_in_grace(rig: &Rig, range: PageRange) -> bool {
+    matches!(rig.subscribe(range), Subscription::Uncacheable(why) if why.starts_with("grace"))
+}
+
+#[test]
+fn a_range_is_cached_again_within_100_ms_of_a_storm() {
+    let _alone = alone();
+    let Some(rig) = Rig::new() else { return };
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // A thread that runs all the time, and one that sleeps.
+        scope.spawn(|| {
+            while !stop.load(SeqCst) {
+                std::hint::spin_loop();
+            }
+        });
+        scope.spawn(|| {
+            while !stop.load(SeqCst) {
+                std::thread::park_timeout(Duration::from_millis(500));
+            }
+        });
+        // Other tests' threads run beside this, on a machine that may be busy.
+        let good = (0..10).any(|_| storm(&rig) == Subscription::Events);
+        stop.store(true, SeqCst);
+        assert!(good, "not cached 100 ms after any of ten storms");
+    });
+}
+
+/// Discards and refills, and asks again 100 ms later.
+fn storm(rig: &Rig) -> Subscription {
+    let (storm, beside) = (Memory::anonymous(4), Memory::anonymous(4));
+    for memory in [&storm, &beside] {
+        touch(memory.pages(0, 4), 1);
+        wait_out_grace(rig, memory.pages(0, 4));
+    }
+    let mut in_grace = 0;
+    for _ in 0..2000 {
+        madvise(storm.pages(0, 2), libc::MADV_DONTNEED).unwrap();
+        in_grace += u32::from(is_in_grace(rig, storm.pages(1, 1)));
+        touch(storm.pages(0, 2), 2);
+    }
+    assert!(in_grace > 1000, "right after the discard it is in grace: {in_grace} of 2000");
+    assert_eq!(rig.subscribe(beside.pages(0, 4)), Subscription::Events, "only what was discarded");
+    std::thread::sleep(Duration::from_millis(100));
+    rig.subscribe(storm.pages(0, 4))
+}
+
+#[test]
+fn without_the_grace_period_it_would_be_cached_at_once() {
+    let Some(rig) = Rig::with_options(UffdOptions { grace: false, ..UffdOptions::default() }) else { return };
+    let memory = Memory::anonymous(4);
+    touch(memory.pages(0, 4), 1);
+    rig.subscribe(memory.pages(0, 4));
+    for _ in 0..100 {
+        madvise(memory.pages(0, 4), libc::MADV_DONTNEED).unwrap();
+        assert_eq!(rig.subscribe(memory.pages(0, 4)), Subscription::Events);
+    }
+}
+
+/// A thread in one long madvise call: for all we know it is the one that discards.
+#[test]
+fn a_thread_that_stays_in_madvise_keeps_the_range_uncached() {
+    let _alone = alone();
+    let Some(rig) = Rig::new() else { return };
+    let memory = Memory::anonymous(4);
+    touch(memory.pages(0, 4), 1);
+    wait_out_grace(&rig, memory.pages(0, 4));
+    let mut looks = (0..20).map(|_| look_while_another_is_in_madvise(&rig, memory.pages(0, 4)));
+    assert!(looks.any(|n| n > 10), "the calls were over too soon for this test to mean anything");
+    assert_eq!(wait_out_grace(&rig, memory.pages(0, 4)), Subscription::Events);
+}
+
+/// Discards `range` while another thread is in one long call. How often it was seen in grace.
+fn look_while_another_is_in_madvise(rig: &Rig, range: PageRange) -> u32 {
+    const BIG: usize = 4 << 30 >> 12; // 4 GiB of the zero page: 8 MiB of page tables
+    let big = Memory::reserved(BIG);
+    madvise(big.pages(0, BIG), libc::MADV_NOHUGEPAGE).unwrap();
+    let (tid, done) = (AtomicU32::new(0), AtomicBool::new(false));
+    let mut looks = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            tid.store(gettid(), SeqCst);
+            let _ = madvise(big.pages(0, BIG), libc::MADV_POPULATE_READ);
+            done.store(true, SeqCst);
+        });
+        while tid.load(SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+        let before = user_ns(tid.load(SeqCst));
+        madvise(range, libc::MADV_DONTNEED).unwrap();
+        // Until it comes back to user mode, by its clock or by its own word.
+        let inside = || user_ns(tid.load(SeqCst)) == before && !done.load(SeqCst);
+        while inside() {
+            let in_grace = is_in_grace(rig, range);
+            assert!(in_grace || !inside(), "cached while the other was in the call, look {looks}");
+            looks += u32::from(in_grace);
+        }
+    });
+    looks
+}

@@ -1,0 +1,133 @@
+//! Steps in a guest: all rows of one in a single boot, told apart by marker lines on stdout.
+
+use super::host::CANNOT;
+use super::report::{Report, Verdict};
+use super::steps::{GuestStep, Row};
+use crate::error::{At, Result};
+use crate::lab::{Lab, quote};
+use crate::{proc, workspace};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+const START: &str = "@@row-start ";
+const END: &str = "@@row-end ";
+
+pub(crate) fn run(step: &GuestStep, no_vm: bool, report: &mut Report) {
+    let skip = if no_vm {
+        Some("--no-vm".to_owned())
+    } else {
+        let lab = Lab::prepare(step.kernel, step.guest, false);
+        lab.err().map(|e| format!("the lab cannot be prepared: {e}"))
+    };
+    let start = Instant::now();
+    let mut left: Vec<&Row> = step.rows.iter().collect();
+    let why = match skip {
+        Some(why) => Verdict::Skipped(why),
+        None => Verdict::Failed(match boot(step, &mut left, report) {
+            Ok(status) => format!("the guest ended before this row ({status})"),
+            Err(e) => e.to_string(),
+        }),
+    };
+    for row in left {
+        let verdict = match &why {
+            Verdict::Skipped(why) => Verdict::Skipped(why.clone()),
+            other => Verdict::Failed(format!("{other:?}")),
+        };
+        report.add(&name(step, row), start.elapsed(), verdict);
+    }
+}
+
+fn name(step: &GuestStep, row: &Row) -> String {
+    format!("{}/{}", step.name(), row.name)
+}
+
+/// Runs the rows, takes those with a verdict off `left`, and returns how the boot ended.
+fn boot(step: &GuestStep, left: &mut Vec<&Row>, report: &mut Report) -> Result<String> {
+    let mut c = vm(step)?;
+    let described = proc::describe(&c);
+    let mut child = c.stdout(Stdio::piped()).spawn().map_err(|e| proc::spawn_error(&described, &e))?;
+    let mut start = Instant::now();
+    for line in BufReader::new(child.stdout.take().expect("a pipe was asked for")).lines() {
+        let line = line.at("read", Path::new("the guest's output"))?;
+        if let Some(row) = line.strip_prefix(START) {
+            start = Instant::now();
+            eprintln!("--- {}/{row}", step.name());
+            continue;
+        }
+        if let Some((row, code)) = ended(&line, left) {
+            report.add(&name(step, row), start.elapsed(), verdict(code));
+            left.retain(|r| r.name != row.name);
+        } else {
+            println!("{line}");
+        }
+    }
+    Ok(child.wait().at("wait for", Path::new("the guest"))?.to_string())
+}
+
+/// The row and exit status of an end marker.
+fn ended<'a>(line: &str, left: &[&'a Row]) -> Option<(&'a Row, i32)> {
+    let (code, name) = line.strip_prefix(END)?.split_once(' ')?;
+    let row = left.iter().find(|r| r.name == name)?;
+    Some((row, code.parse().ok()?))
+}
+
+fn verdict(code: i32) -> Verdict {
+    match code {
+        0 => Verdict::Passed,
+        CANNOT => Verdict::Skipped("this kernel cannot; it said why above".into()),
+        124 => Verdict::Failed("time is up".into()),
+        code => Verdict::Failed(format!("exit status {code}")),
+    }
+}
+
+/// `xtask vm` with the rows as its script. As a process, so that a boot ends as it does for a person.
+fn vm(step: &GuestStep) -> Result<Command> {
+    let this = std::env::current_exe().at("find", Path::new("xtask"))?;
+    let mut c = Command::new(this);
+    c.args(["vm", "--kernel", step.kernel.name(), "--guest", step.guest.name()]);
+    c.args(["--timeout", &step.timeout_s.to_string()]);
+    let mut carried: Vec<_> = step.rows.iter().flat_map(|r| r.carry).collect();
+    carried.sort();
+    carried.dedup();
+    for item in carried {
+        match item.contains(':') {
+            true => c.args(["--test", item]),
+            false => c.arg("--file").arg(workspace::root().join(item)),
+        };
+    }
+    if step.rows.iter().any(|r| r.script.contains("pindown ")) {
+        c.arg("--pindown");
+    }
+    c.args(["--", &script(&step.rows)]);
+    Ok(c)
+}
+
+fn script(rows: &[Row]) -> String {
+    let one = |row: &Row| {
+        let (name, script) = (row.name, quote(row.script));
+        // A line of its own even after output that ends without one.
+        format!("echo '{START}{name}'; sh -c {script}; s=$?; echo; echo \"{END}$s {name}\"\n")
+    };
+    rows.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROWS: [Row; 2] = [
+        Row { name: "good", script: "printf it\\'s", carry: &[] },
+        Row { name: "bad", script: "exit 7", carry: &[] },
+    ];
+
+    #[test]
+    fn each_row_reports_its_own_status() {
+        let out = Command::new("sh").args(["-c", &script(&ROWS)]).output().unwrap();
+        let text = String::from_utf8(out.stdout).unwrap();
+        let left: Vec<&Row> = ROWS.iter().collect();
+        let ends: Vec<_> = text.lines().filter_map(|l| ended(l, &left)).map(|(r, c)| (r.name, c)).collect();
+        assert_eq!(ends, [("good", 0), ("bad", 7)]);
+    }
+}

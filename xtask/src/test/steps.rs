@@ -1,0 +1,152 @@
+//! The table of what `cargo xtask test` runs. To add a test, add a row here.
+
+use crate::lab::{Guest, Kernel};
+
+/// A step on this machine's own kernel.
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    /// Only with `--full`.
+    pub(crate) full: bool,
+    pub(crate) run: Run,
+}
+
+/// Who runs a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum User {
+    /// Skipped where we are not root.
+    Root,
+    /// uid 65534; ourselves where we are not root.
+    Plain,
+}
+
+pub(crate) enum Run {
+    /// `cargo ARGS`.
+    Cargo(&'static [&'static str]),
+    /// `cargo ARGS` with `--cfg loom`, in a target directory of its own.
+    Loom(&'static [&'static str]),
+    /// `cargo ARGS`, whose tests boot guests.
+    Boots(&'static [&'static str]),
+    /// The test binaries that `cargo ARGS --no-run` builds, run by a plain user.
+    TestsAsPlainUser(&'static [&'static str]),
+    /// `pindown ARGS`; its exit status 3 ("this machine cannot") is a skip.
+    Pindown(User, &'static [&'static str]),
+}
+
+const fn always(name: &'static str, run: Run) -> Step {
+    Step { name, full: false, run }
+}
+
+pub(crate) const STEPS: &[Step] = &[
+    always("workspace", Run::Cargo(&["test", "--workspace", "--all-features"])),
+    always("workspace-plain-user", Run::TestsAsPlainUser(&["test", "--workspace", "--all-features"])),
+    always("loom", Run::Loom(&["test", "-p", "pindown-core", "--release", "--test", "loom*"])),
+    always("coherence-root", Run::Pindown(User::Root, &["coherence"])),
+    always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence"])),
+    always("lab", Run::Boots(&["test", "-p", "xtask", "--test", "vm", "--", "--ignored"])),
+];
+
+/// A boot with several commands in it.
+pub(crate) struct GuestStep {
+    pub(crate) kernel: Kernel,
+    pub(crate) guest: Guest,
+    pub(crate) full: bool,
+    pub(crate) timeout_s: u64,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// One command in a guest.
+#[derive(Clone)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    /// A script; `pindown` and what is carried are on its PATH.
+    pub(crate) script: &'static str,
+    /// What to carry: test targets as PACKAGE:NAME, files by their path in the workspace.
+    pub(crate) carry: &'static [&'static str],
+}
+
+impl GuestStep {
+    pub(crate) fn name(&self) -> String {
+        format!("{}-{}", self.kernel.name(), self.guest.name())
+    }
+}
+
+const fn row(name: &'static str, script: &'static str, carry: &'static [&'static str]) -> Row {
+    Row { name, script, carry }
+}
+
+/// On every kernel, with one soft-RoCE device.
+const BASE: &[Row] = &[
+    row(
+        "soft-roce",
+        "ibv_rc_pingpong -d rxe0 -g 1 -c & sleep 1; ibv_rc_pingpong -d rxe0 -g 1 -c localhost",
+        &[],
+    ),
+    row("io-uring", "io_uring_provider", &["pindown:io_uring_provider"]),
+    row("coherence-uffd", "pindown coherence --monitor uffd", &[]),
+];
+
+const TWO_HOSTS: &[Row] = &[
+    row(
+        "pingpong",
+        "ip netns exec host1 ibv_rc_pingpong -d rxe1 -g 1 -c & sleep 1
+         ip netns exec host0 ibv_rc_pingpong -d rxe0 -g 1 -c host1",
+        &[],
+    ),
+    row(
+        "write-bw",
+        "ip netns exec host1 ib_write_bw -d rxe1 -x 1 -s 65536 -n 100 & sleep 1
+         ip netns exec host0 ib_write_bw -d rxe0 -x 1 -s 65536 -n 100 host1",
+        &[],
+    ),
+];
+
+/// Existing engines over soft-RoCE, their data checked.
+const ENGINES: &[Row] = &[
+    row(
+        "ucx",
+        "export UCX_NET_DEVICES=rxe0:1 UCX_TLS=rc_verbs,ud_verbs,self UCX_IB_GID_INDEX=0
+         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+         mpirun.openmpi -n 2 --oversubscribe ucx_perftest -t tag_lat -s 65536 -n 100 -w 10",
+        &[],
+    ),
+    row(
+        "libfabric-msg",
+        "fi_pingpong -p verbs -e msg -c -I 5 & sleep 2; fi_pingpong -p verbs -e msg -c -I 5 10.9.0.1",
+        &[],
+    ),
+    row(
+        "libfabric-rdm",
+        "export FI_UNIVERSE_SIZE=16; fi_pingpong -p 'verbs;ofi_rxm' -e rdm -c -I 5 & sleep 2
+         fi_pingpong -p 'verbs;ofi_rxm' -e rdm -c -I 5 10.9.0.1",
+        &[],
+    ),
+    row(
+        "open-mpi",
+        "export UCX_NET_DEVICES=rxe0:1 UCX_TLS=rc_verbs,ud_verbs,self UCX_IB_GID_INDEX=0
+         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+         mpirun.openmpi -n 2 --oversubscribe --mca pml ucx python3 mpi_pingpong.py libmpi.so.40",
+        &["xtask/lab/mpi_pingpong.py"],
+    ),
+    row(
+        "mpich",
+        "export UCX_NET_DEVICES=rxe0:1 UCX_TLS=rc_verbs,ud_verbs,self UCX_IB_GID_INDEX=0
+         mpirun.mpich -n 2 python3 mpi_pingpong.py libmpich.so.12",
+        &["xtask/lab/mpi_pingpong.py"],
+    ),
+];
+
+/// The guests: one in every run, the others with `--full`.
+pub(crate) fn guests() -> Vec<GuestStep> {
+    let base = |kernel, full| step(kernel, Guest::Base, full, 480, BASE);
+    vec![
+        base(Kernel::Backports, false),
+        base(Kernel::Stable, true),
+        base(Kernel::Oldstable, true),
+        step(Kernel::Backports, Guest::TwoHosts, true, 300, TWO_HOSTS),
+        step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
+    ]
+}
+
+fn step(kernel: Kernel, guest: Guest, full: bool, timeout_s: u64, rows: &[Row]) -> GuestStep {
+    GuestStep { kernel, guest, full, timeout_s, rows: rows.to_vec() }
+}
