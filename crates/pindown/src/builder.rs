@@ -115,12 +115,13 @@ impl<P: Provider> Builder<P> {
         let monitor = choose(self.monitor, caps.coherent)?;
         let host = Arc::new(LinuxHost::new());
         let cache = pindown_core::Cache::new(self.provider, monitor, host, config)?;
-        let worker = (!owned).then(|| Worker::start(cache.clone())).transpose();
+        let watches = Arc::new(crate::watches::Watches::default());
+        let worker = (!owned).then(|| Worker::start(cache.clone(), watches.clone())).transpose();
         let worker = worker.map_err(|source| BuildError::Monitor {
             name: "worker thread",
             source: MonitorError::Io { what: "starting the worker thread", source },
         })?;
-        Ok(Cache::new(cache, worker))
+        Ok(Cache::new(cache, worker, watches))
     }
 }
 

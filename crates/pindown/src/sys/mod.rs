@@ -21,7 +21,6 @@ pub(crate) mod maps;
 pub(crate) mod pagemap;
 pub(crate) mod per_process;
 pub(crate) mod populate;
-#[cfg(feature = "io-uring")]
 pub(crate) mod process;
 pub(crate) mod procmap;
 pub(crate) mod quiet_thread;
