@@ -101,6 +101,34 @@ fn pieces_of_a_mapping_are_joined_again() {
 }
 
 #[test]
+fn huge_pages_of_the_pool() {
+    let Some(rig) = Rig::new() else { return };
+    const PAGES: usize = 512;
+    let discard = |range: PageRange| madvise(range, libc::MADV_DONTNEED).unwrap();
+    for (kind, change) in [(EventKind::Remove, discard as fn(PageRange)), (EventKind::Unmap, munmap)] {
+        let kinds = heard(&rig, || {
+            let Some(memory) = Memory::huge() else {
+                println!("skipped: no huge pages in the pool (vm.nr_hugepages)");
+                return (PageRange::new(0x10000, 0x11000).unwrap(), Box::new(|| ()));
+            };
+            touch(memory.pages(0, 2 * PAGES), 1);
+            assert_eq!(wait_out_grace(&rig, memory.pages(PAGES, PAGES)), Subscription::Events);
+            let part = memory.pages(PAGES, PAGES);
+            (
+                part,
+                Box::new(move || {
+                    change(part);
+                    munmap(memory.pages(0, PAGES));
+                    std::mem::forget(memory);
+                }),
+            )
+        });
+        assert!(kinds.is_empty() || kinds.contains(&kind), "{kinds:?}");
+        println!("huge pages: {kinds:?}");
+    }
+}
+
+#[test]
 fn several_mappings_under_one_range() {
     let Some(rig) = Rig::new() else { return };
     let memory = Memory::anonymous(9);
