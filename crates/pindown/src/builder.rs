@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use pindown_core::{
-    Access, Affinity, BuildError, Config, Monitor, MonitorError, Notifier, PolicyKind, Provider,
-};
+use pindown_core::{Access, Affinity, BuildError, Config, Monitor, MonitorError, PolicyKind, Provider};
 
 use crate::cache::Cache;
 use crate::monitor::{Manual, NoMonitor, Uncached};
@@ -170,8 +168,9 @@ fn ebpf() -> Result<crate::monitor::ebpf::EbpfMonitor, BuildError> {
 }
 
 /// Whether a monitor starts here: tried with a notifier that nobody listens to.
+#[cfg(any(feature = "uffd", feature = "ebpf"))]
 fn starts(monitor: &dyn Monitor) -> bool {
-    let started = monitor.start(Notifier::detached()).is_ok();
+    let started = monitor.start(pindown_core::Notifier::detached()).is_ok();
     monitor.stop();
     started
 }

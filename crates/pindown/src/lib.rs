@@ -22,6 +22,8 @@ pub mod probe;
 pub mod provider;
 pub mod queue;
 pub mod segments;
+// Each backend uses a part of it.
+#[cfg_attr(not(all(feature = "uffd", feature = "io-uring")), allow(dead_code))]
 mod sys;
 pub mod trace;
 pub mod watch;

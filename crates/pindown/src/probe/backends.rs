@@ -1,6 +1,6 @@
 //! Which monitors and providers work here, and which `auto` takes.
 
-use pindown_core::{Cover, Coverage, Monitor, MonitorError};
+use pindown_core::{Cover, Coverage, Monitor};
 
 use super::{Standing, facilities};
 use crate::monitor::Manual;
@@ -109,9 +109,10 @@ fn uffd() -> Backend {
 }
 
 /// A monitor's refusal, in words.
-fn refused(name: &'static str, error: MonitorError) -> Backend {
+#[cfg(any(feature = "uffd", feature = "ebpf"))]
+fn refused(name: &'static str, error: pindown_core::MonitorError) -> Backend {
     match error {
-        MonitorError::Unavailable { what, remedy, source } => {
+        pindown_core::MonitorError::Unavailable { what, remedy, source } => {
             let cause = source.map(|e| format!(" ({e})")).unwrap_or_default();
             Backend::unusable(name, format!("no {what}{cause}"), remedy)
         }
