@@ -166,8 +166,7 @@ impl<P: Provider> Builder<P> {
         let host = Arc::new(LinuxHost::new());
         let cache = pindown_core::Cache::new(self.provider, monitor, host, config)?;
         let watches = Arc::new(crate::watches::Watches::default());
-        let worker =
-            (!owned).then(|| Worker::start(cache.clone(), watches.clone(), upkeep)).transpose();
+        let worker = (!owned).then(|| Worker::start(cache.clone(), watches.clone(), upkeep)).transpose();
         let worker = worker.map_err(|source| BuildError::Monitor {
             name: "worker thread",
             source: MonitorError::Io { what: "starting the worker thread", source },
