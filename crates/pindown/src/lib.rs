@@ -12,11 +12,13 @@
 //! | [`watch`] | the notifications alone, for a cache of your own |
 //! | [`probe`] | facts about this machine |
 
-mod budget;
+pub mod budget;
 mod builder;
 mod cache;
+pub mod export;
 #[cfg(feature = "ebpf")]
 pub mod helper;
+pub mod metrics;
 pub mod monitor;
 pub mod probe;
 pub mod provider;
@@ -26,6 +28,7 @@ pub mod segments;
 #[cfg_attr(not(all(feature = "uffd", feature = "io-uring")), allow(dead_code))]
 mod sys;
 pub mod trace;
+pub mod upkeep;
 pub mod watch;
 mod watches;
 mod worker;
