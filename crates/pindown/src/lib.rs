@@ -3,6 +3,7 @@
 mod budget;
 mod builder;
 mod cache;
+pub mod everything;
 #[cfg(feature = "ebpf")]
 pub mod helper;
 pub mod monitor;
