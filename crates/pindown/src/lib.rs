@@ -15,6 +15,7 @@
 pub mod budget;
 mod builder;
 mod cache;
+pub mod everything;
 pub mod export;
 #[cfg(feature = "ebpf")]
 pub mod helper;
