@@ -23,19 +23,15 @@ pub(crate) fn run(step: &GuestStep, no_vm: bool, report: &mut Report) {
     };
     let start = Instant::now();
     let mut left: Vec<&Row> = step.rows.iter().collect();
-    let why = match skip {
-        Some(why) => Verdict::Skipped(why),
-        None => Verdict::Failed(match boot(step, &mut left, report) {
-            Ok(status) => format!("the guest ended before this row ({status})"),
-            Err(e) => e.to_string(),
-        }),
+    let why: Box<dyn Fn() -> Verdict> = match skip {
+        Some(why) => Box::new(move || Verdict::Skipped(why.clone())),
+        None => {
+            let end = boot(step, &mut left, report).unwrap_or_else(|e| e.to_string());
+            Box::new(move || Verdict::Failed(format!("the guest ended before this row did: {end}")))
+        }
     };
     for row in left {
-        let verdict = match &why {
-            Verdict::Skipped(why) => Verdict::Skipped(why.clone()),
-            other => Verdict::Failed(format!("{other:?}")),
-        };
-        report.add(&name(step, row), start.elapsed(), verdict);
+        report.add(&name(step, row), start.elapsed(), why());
     }
 }
 
@@ -84,8 +80,8 @@ fn verdict(code: i32) -> Verdict {
 
 /// `xtask vm` with the rows as its script. As a process, so that a boot ends as it does for a person.
 fn vm(step: &GuestStep) -> Result<Command> {
-    let this = std::env::current_exe().at("find", Path::new("xtask"))?;
-    let mut c = Command::new(this);
+    // Not by its path: a build of a step before may have replaced the file.
+    let mut c = Command::new("/proc/self/exe");
     c.args(["vm", "--kernel", step.kernel.name(), "--guest", step.guest.name()]);
     c.args(["--timeout", &step.timeout_s.to_string()]);
     let mut carried: Vec<_> = step.rows.iter().flat_map(|r| r.carry).collect();

@@ -82,7 +82,16 @@ const BASE: &[Row] = &[
         &[],
     ),
     row("io-uring", "io_uring_provider", &["pindown:io_uring_provider"]),
+    row("verbs-device", "verbs_device", &["pindown:verbs_device"]),
+    row("verbs-exposure", "verbs_exposure", &["pindown:verbs_exposure"]),
     row("coherence-uffd", "pindown coherence --monitor uffd", &[]),
+    row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --monitor odp", &[]),
+    // The last: it takes the device away.
+    row(
+        "verbs-unplug",
+        "PINDOWN_UNPLUG='ip link delete d0' verbs_device --ignored",
+        &["pindown:verbs_device"],
+    ),
 ];
 
 const TWO_HOSTS: &[Row] = &[
