@@ -1,5 +1,6 @@
 //! Development tasks: `cargo xtask vm` (the lab) and `cargo xtask test`.
 
+mod bpf;
 mod cargo;
 mod error;
 mod lab;
@@ -22,6 +23,8 @@ struct Cli {
 enum Task {
     /// Run a command under a Debian kernel with soft-RoCE, in qemu.
     Vm(vm::Args),
+    /// Rebuild the committed BPF object, or check it.
+    Bpf(bpf::Args),
     /// Run all tests; the last line counts them.
     Test(test::Args),
 }
@@ -29,6 +32,7 @@ enum Task {
 fn main() {
     let status = match Cli::parse().task {
         Task::Vm(args) => vm::run(args),
+        Task::Bpf(args) => bpf::run(args),
         Task::Test(args) => test::run(args),
     };
     match status {

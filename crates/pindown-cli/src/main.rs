@@ -4,12 +4,15 @@ mod coherence;
 mod doctor;
 mod engine;
 mod exit;
+#[cfg(feature = "ebpf")]
+mod helper;
 mod machine;
 mod monitors;
 mod peer;
 mod perf;
 mod soak;
 mod sys;
+mod tuning;
 mod ui;
 
 use std::process::ExitCode;
@@ -30,6 +33,11 @@ enum Verb {
     Coherence(coherence::Args),
     Doctor(doctor::Args),
     Soak(soak::Args),
+    #[cfg(feature = "ebpf")]
+    Helper(helper::Args),
+    Trace(tuning::TraceArgs),
+    Replay(tuning::ReplayArgs),
+    Advise(tuning::AdviseArgs),
     #[command(name = "__cell", hide = true)]
     Cell(coherence::CellArgs),
     #[command(name = "__file", hide = true)]
@@ -39,8 +47,13 @@ enum Verb {
 fn main() -> ExitCode {
     match Cli::parse().verb {
         Verb::Perf(args) => exit::code(perf::run(&args)),
+        #[cfg(feature = "ebpf")]
+        Verb::Helper(args) => exit::code(helper::run(&args)),
         Verb::Soak(args) => exit::code(soak::run(&args)),
         Verb::Doctor(args) => exit::code(doctor::run(&args)),
+        Verb::Trace(args) => exit::code(tuning::trace(&args)),
+        Verb::Replay(args) => exit::code(tuning::replay(&args)),
+        Verb::Advise(args) => exit::code(tuning::advise(&args)),
         Verb::Coherence(args) => exit::code(coherence::run(&args)),
         Verb::Cell(args) => coherence::run_cell(&args),
         Verb::File(args) => match coherence::in_other_process(&args) {

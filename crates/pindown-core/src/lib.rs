@@ -10,6 +10,8 @@ pub mod fuzzing;
 mod hold;
 mod host;
 mod interval_map;
+#[cfg(loom)]
+mod loom_models;
 mod monitor;
 mod notifier;
 mod pending;

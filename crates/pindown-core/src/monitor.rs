@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU64;
 
 use crate::{Access, Notifier, PageRange};
@@ -234,6 +235,11 @@ pub trait Monitor: Send + Sync + Debug + 'static {
     fn drain(&self, notifier: &Notifier) -> Drained {
         let _ = notifier;
         Drained::UpTo(0)
+    }
+    /// A descriptor that is readable while events wait for [`drain`](Self::drain). `None`: events reach
+    /// the notifier by themselves.
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
     /// Begins. Called once, before any subscription.
     fn start(&self, notifier: Notifier) -> Result<(), MonitorError>;

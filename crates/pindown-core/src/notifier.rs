@@ -80,6 +80,9 @@ impl Notifier {
     /// [`Monitor::drain`](crate::Monitor::drain).
     pub fn push(&self, range: PageRange, kind: EventKind) {
         self.0.counts.event(kind);
+        if let Some(recorder) = crate::trace::recorder() {
+            recorder.invalidate(range.start() as u64, range.len_bytes() as u64);
+        }
         if self.0.pending.push(range, kind) {
             self.0.counts.overflow();
         }
@@ -107,6 +110,13 @@ impl Notifier {
     /// The present value of the generation word, for monitors' tests.
     pub fn generation(&self) -> u64 {
         self.0.generation()
+    }
+
+    /// Sleeps until something was reported or `timeout` is over; whether something was. For the one
+    /// thread that waits on a [`detached`](Self::detached) notifier.
+    pub fn sleep_detached(&self, timeout: std::time::Duration) -> bool {
+        self.0.wake.sleep(timeout);
+        self.0.wake.take()
     }
 
     /// Takes what was pushed: `None` stands for "everything". For tests of monitors with a

@@ -14,18 +14,14 @@ fn main() {
     println!("  Mev/s");
     for s in SUITE.iter().filter(|s| only.as_ref().is_none_or(|o| s.name == o)) {
         let workload = Workload::compile(&s.trace(), None);
-        for (percent, by_regions) in [25, 50, 91]
-            .into_iter()
-            .flat_map(|p| [(p, false), (p, true)])
-            .filter(|p| !p.1 || std::env::var_os("REGIONS").is_some())
-        {
+        for (percent, by_regions) in [25, 50, 91].into_iter().flat_map(|p| [(p, false), (p, true)]) {
             let of = |n: u64| n * percent / 100;
             let budget = if by_regions {
                 Budget { max_bytes: u64::MAX, max_regions: of(workload.footprint_regions()) }
             } else {
                 Budget { max_bytes: of(workload.footprint_bytes()), max_regions: u64::MAX }
             };
-            let best = cached(s.name, &workload, budget);
+            let best = bound(&workload, budget);
             print!(
                 "{:14} {percent:3}%{} {:10.1}",
                 s.name,
@@ -52,18 +48,4 @@ fn main() {
     print!("\n{:31}", "worst against lru");
     sums.iter().for_each(|s| print!(" {:9.3}", s.1));
     println!();
-}
-
-/// The bound takes longest: kept in a file named by `BOUNDS` between runs, if set.
-fn cached(name: &str, workload: &Workload, budget: Budget) -> pindown_replay::bound::Bound {
-    let Some(path) = std::env::var_os("BOUNDS") else { return bound(workload, budget) };
-    let mut known: Vec<(String, Budget, pindown_replay::bound::Bound)> =
-        std::fs::read(&path).ok().and_then(|b| serde_json::from_slice(&b).ok()).unwrap_or_default();
-    if let Some(found) = known.iter().find(|k| k.0 == name && k.1 == budget) {
-        return found.2;
-    }
-    let new = bound(workload, budget);
-    known.push((name.to_owned(), budget, new));
-    std::fs::write(&path, serde_json::to_vec(&known).unwrap()).unwrap();
-    new
 }

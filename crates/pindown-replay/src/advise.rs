@@ -33,12 +33,16 @@ pub struct Advice {
 /// Replays `workload` at a spread of budgets and says what to set.
 pub fn advise(workload: &Workload, progress: &mut dyn FnMut(u64)) -> Advice {
     let budgets = default_budgets(workload);
-    let curves = Curves::compute(workload, PolicyKind::ALL, &budgets, progress);
+    advise_on(workload, Curves::compute(workload, PolicyKind::ALL, &budgets, progress))
+}
+
+/// The best of what was tried. `curves` holds at least one run, budgets in rising order.
+pub fn advise_on(workload: &Workload, curves: Curves) -> Advice {
     let policy = best_policy(&curves);
     let runs: Vec<_> = curves.of(&policy).collect();
     let chosen = knee(&runs);
     let run = runs[chosen];
-    let max_regions = regions_for(workload, run.max_bytes) * 5 / 4;
+    let max_regions = run.max_regions.min(regions_for(workload, run.max_bytes) * 5 / 4);
     Advice {
         reasons: reasons(workload, &curves, &policy, chosen),
         snippet: snippet(&policy, run.max_bytes, max_regions),
@@ -58,7 +62,9 @@ pub fn steps(workload: &Workload) -> u64 {
 fn best_policy(curves: &Curves) -> String {
     let cost = |name: &str| curves.of(name).map(|r| r.cost_ns as f64).sum::<f64>();
     let default = PolicyKind::default().name();
-    let best = curves.policies().into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(default);
+    let tried = curves.policies();
+    let best = tried.iter().copied().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(default);
+    let default = if tried.contains(&default) { default } else { best };
     let chosen = if cost(best) < cost(default) * (1.0 - POLICY_GAIN) { best } else { default };
     chosen.to_owned()
 }
@@ -82,8 +88,7 @@ fn reasons(workload: &Workload, curves: &Curves, policy: &str, chosen: usize) ->
     let best = &curves.optimal[chosen];
     let over = run.cost_ns as f64 / best.cost_ns.max(1) as f64;
     out.push(format!(
-        "Nobody who did not know the future could be sure to do better, and even who did would pay {}: \
-         this pays {:.2} times that.",
+        "Even a cache that knew the future would pay {} at least; this pays {:.2} times that.",
         time(best.cost_ns),
         over
     ));

@@ -8,12 +8,17 @@ use pindown_core::eviction::{EvictionPolicy, Inserted, Removal, Shortage, UseClo
 use crate::workload::{Step, Workload, pages};
 
 /// Room for registrations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Most bytes registered at a time; `u64::MAX`: any.
     pub max_bytes: u64,
     /// Most registrations at a time; `u64::MAX`: any.
     pub max_regions: u64,
+}
+
+/// No bound is `null`: the number is beyond what many JSON readers keep exact.
+pub(crate) fn bounded<S: serde::Serializer>(n: &u64, out: S) -> Result<S::Ok, S::Error> {
+    if *n == u64::MAX { out.serialize_none() } else { out.serialize_some(n) }
 }
 
 /// What came of one run.
@@ -22,8 +27,10 @@ pub struct Run {
     /// The policy's name.
     pub policy: String,
     /// The budget.
+    #[serde(serialize_with = "bounded")]
     pub max_bytes: u64,
     /// The budget.
+    #[serde(serialize_with = "bounded")]
     pub max_regions: u64,
     /// Requests.
     pub acquires: u64,
@@ -129,9 +136,7 @@ impl<'a> Sim<'a> {
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Use(object) => {
-                self.request(object);
-            }
+            Step::Use(object) => self.request(object),
             Step::Acquire(object) => {
                 self.request(object);
                 self.table.states[object as usize].holds += 1;

@@ -105,6 +105,7 @@ impl<P: Provider> Builder<P> {
     /// [`BuildError::Monitor`] when the chosen monitor does not start here; `Auto` always does.
     pub fn build(self) -> Result<Cache<P>, BuildError> {
         check_page_size()?;
+        crate::trace::start_if_asked();
         let caps = self.provider.caps();
         let mut config = self.config;
         if config.max_bytes.is_none() {
@@ -114,12 +115,13 @@ impl<P: Provider> Builder<P> {
         let monitor = choose(self.monitor, caps.coherent)?;
         let host = Arc::new(LinuxHost::new());
         let cache = pindown_core::Cache::new(self.provider, monitor, host, config)?;
-        let worker = (!owned).then(|| Worker::start(cache.clone())).transpose();
+        let watches = Arc::new(crate::watches::Watches::default());
+        let worker = (!owned).then(|| Worker::start(cache.clone(), watches.clone())).transpose();
         let worker = worker.map_err(|source| BuildError::Monitor {
             name: "worker thread",
             source: MonitorError::Io { what: "starting the worker thread", source },
         })?;
-        Ok(Cache::new(cache, worker))
+        Ok(Cache::new(cache, worker, watches))
     }
 }
 

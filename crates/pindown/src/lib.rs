@@ -9,16 +9,20 @@ pub mod monitor;
 pub mod probe;
 pub mod provider;
 pub mod queue;
+pub mod segments;
 mod sys;
+pub mod trace;
+pub mod watch;
+mod watches;
 mod worker;
 
 pub use builder::{Builder, MonitorChoice};
 pub use cache::Cache;
 pub use pindown_core::{
     self as core, ADDRESS_SPACE_END, Access, AcquireError, Affinity, BuildError, CloseError, Config, Cover,
-    Coverage, Delivery, DeregisterFailed, Drained, EventKind, FlushError, Host, Limit, Mapping, MappingKind,
-    Monitor, MonitorError, Notifier, PAGE_SHIFT, PAGE_SIZE, PageRange, PolicyKind, Provider, ProviderCaps,
-    RangeError, RegisterError, Registration, Reservation, Stamp, Stats, Subscription, Validity,
+    Coverage, Delivery, DeregisterFailed, Drained, Ended, EventKind, FlushError, Host, Limit, Mapping,
+    MappingKind, Monitor, MonitorError, Notifier, PAGE_SHIFT, PAGE_SIZE, PageRange, PolicyKind, Provider,
+    ProviderCaps, RangeError, RegisterError, Registration, Reservation, Stamp, Stats, Subscription, Validity,
 };
 pub use sys::host::LinuxHost;
 

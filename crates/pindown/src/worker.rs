@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use pindown_core::Provider;
 
+use crate::watches::Watches;
+
 /// Longest sleep when nothing is due; every change wakes it earlier.
 const IDLE: Duration = Duration::from_secs(1);
 /// After a wake-up, how long deregistrations are gathered, so that one fence serves many. With
@@ -21,13 +23,16 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts it. It keeps the cache, also past the drop of `Worker`, until nothing is
     /// registered: what is held when the last `Cache` goes is deregistered after its put.
-    pub(crate) fn start<P: Provider>(cache: pindown_core::Cache<P>) -> std::io::Result<Self> {
+    pub(crate) fn start<P: Provider>(
+        cache: pindown_core::Cache<P>,
+        watches: Arc<Watches>,
+    ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let builder = std::thread::Builder::new().name("pindown-worker".into());
         // Detached at once: it may have to wait for holders, the last drop may come from one of
         // them, and in a forked child there is no such thread to join or detach.
-        drop(builder.spawn(move || run(&cache, &stopped))?);
+        drop(builder.spawn(move || run(&cache, &watches, &stopped))?);
         Ok(Self { stop })
     }
 
@@ -37,13 +42,15 @@ impl Worker {
     }
 }
 
-fn run<P: Provider>(cache: &pindown_core::Cache<P>, stop: &AtomicBool) {
+fn run<P: Provider>(cache: &pindown_core::Cache<P>, watches: &Watches, stop: &AtomicBool) {
     crate::sys::block_signals();
     while !stop.load(Ordering::Acquire) {
         cache.wait_for_work(IDLE);
         cache.drive_urgent();
+        watches.dispatch(cache);
         std::thread::sleep(GATHER);
         cache.drive();
+        watches.dispatch(cache);
     }
     linger(cache);
 }

@@ -39,7 +39,7 @@ const fn always(name: &'static str, run: Run) -> Step {
 pub(crate) const STEPS: &[Step] = &[
     always("workspace", Run::Cargo(&["test", "--workspace", "--all-features"])),
     always("workspace-plain-user", Run::TestsAsPlainUser(&["test", "--workspace", "--all-features"])),
-    always("loom", Run::Loom(&["test", "-p", "pindown-core", "--release", "--test", "loom*"])),
+    always("loom", Run::Loom(&["test", "-p", "pindown-core", "--release", "--lib", "loom_models"])),
     always("coherence-root", Run::Pindown(User::Root, &["coherence"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence"])),
     always("lab", Run::Boots(&["test", "-p", "xtask", "--test", "vm", "--", "--ignored"])),

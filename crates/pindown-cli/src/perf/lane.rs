@@ -56,7 +56,15 @@ impl<W: Wire> Lane<W> {
     fn register(&self, span: Span) -> Result<Mr<W>> {
         let range = PageRange::covering(span.base(), span.len_bytes()).map_err(|e| chain(&e))?;
         // SAFETY: no Rust reference points into a span (its invariant).
-        unsafe { self.cache.provider().register(range, Access::READ_WRITE) }.map_err(|e| chain(&e))
+        let register = || unsafe { self.cache.provider().register(range, Access::READ_WRITE) };
+        match register() {
+            Err(error) if error.evicting_may_help() => {
+                // A tight limit is shared with what mode cached keeps between its turns.
+                self.cache.shrink(0);
+                register().map_err(|e| chain(&e))
+            }
+            result => result.map_err(|e| chain(&e)),
+        }
     }
 
     fn deregister(&self, mr: Mr<W>) -> Result<()> {

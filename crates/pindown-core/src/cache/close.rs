@@ -27,7 +27,7 @@ impl<P: Provider> Inner<P> {
             self.retry_failing(self.host.now_ns());
             match self.flushed(range) {
                 Some(result) => return result,
-                None => std::thread::yield_now(), // another thread is deregistering
+                None => crate::sync::yield_now(), // another thread is deregistering
             }
         }
     }

@@ -33,9 +33,21 @@ impl<P: Provider> Inner<P> {
     #[inline(always)]
     pub(super) fn hit(&self, addr: usize, len: usize, access: Access) -> Option<Held<P>> {
         let end = addr.checked_add(len)?;
-        if len == 0 || end > ADDRESS_SPACE_END || !self.is_settled() || !self.is_current() {
+        if len == 0 || end > ADDRESS_SPACE_END || (self.must_look && !self.may_hit()) || !self.is_current() {
             return None;
         }
+        self.find_fast(addr, len, access)
+    }
+
+    /// Recorded requests go the slow way, so that recording costs nothing when it is off.
+    #[inline(always)]
+    fn may_hit(&self) -> bool {
+        self.recorder.is_none() && self.is_settled()
+    }
+
+    /// The rest of [`hit`](Self::hit): the request is a range, nothing is to be drained.
+    #[inline(always)]
+    pub(super) fn find_fast(&self, addr: usize, len: usize, access: Access) -> Option<Held<P>> {
         let pages = ((addr & (PAGE_SIZE - 1)) + len).div_ceil(PAGE_SIZE) as u64;
         let found = self.table.find((addr >> PAGE_SHIFT) as u64, pages, access.class() | FAST)?;
         let index = found.entry.index();
@@ -70,6 +82,18 @@ impl<P: Provider> Inner<P> {
 
     #[cold]
     pub(super) fn lookup_slow(
+        self_: &Arc<Self>,
+        addr: usize,
+        len: usize,
+        access: Access,
+    ) -> Option<Registration<P>> {
+        match self_.recorder {
+            Some(recorder) => Self::lookup_recorded(self_, recorder, addr, len, access),
+            None => Self::lookup_exact(self_, addr, len, access),
+        }
+    }
+
+    pub(super) fn lookup_exact(
         self_: &Arc<Self>,
         addr: usize,
         len: usize,

@@ -87,6 +87,18 @@ impl<P: Provider> Inner<P> {
         len: usize,
         access: Access,
     ) -> Result<Registration<P>, AcquireError> {
+        match self_.recorder {
+            Some(recorder) => Self::acquire_recorded(self_, recorder, addr, len, access),
+            None => Self::acquire_exact(self_, addr, len, access),
+        }
+    }
+
+    pub(super) fn acquire_exact(
+        self_: &Arc<Self>,
+        addr: usize,
+        len: usize,
+        access: Access,
+    ) -> Result<Registration<P>, AcquireError> {
         let request = PageRange::covering(addr, len)?;
         if self_.drained.is_forked() {
             return Err(AcquireError::Forked);
@@ -274,6 +286,7 @@ impl<P: Provider> Inner<P> {
         };
         let mr = registered?; // `watch` ends the subscription if this returns
         let cost_ns = self.host.now_ns().saturating_sub(started_ns);
+        self.note_cost(cost_ns);
         let subscribed = watch.keep();
         Ok(Fresh { mr, stamp, cost_ns, cacheable: cacheable && !plan.single, subscribed })
     }

@@ -14,10 +14,11 @@
 mod close;
 mod config;
 mod drain;
-mod flight;
+pub(crate) mod flight;
 mod lookup;
 mod miss;
 mod reap;
+mod recorded;
 mod registration;
 mod room;
 mod state;
@@ -42,6 +43,7 @@ use crate::hold::{self, Drained, Generation, Slab};
 use crate::interval_map::{IntervalMap, Table};
 use crate::stats::Counters;
 use crate::sync::{Mutex, MutexGuard, lock};
+use crate::trace::{self, Recorder};
 use crate::{
     Access, AcquireError, BuildError, CloseError, FlushError, Host, Monitor, Notifier, PageRange, Provider,
     ProviderCaps, Stats,
@@ -75,6 +77,9 @@ pub(crate) struct Inner<P: Provider> {
     id: u32,
     uses_slots: bool,
     must_settle: bool,
+    /// Hits must do more than look: settle, or be recorded.
+    must_look: bool,
+    recorder: Option<&'static Recorder>,
     coherent: bool,
     state: Mutex<State<P>>,
     provider: P,
@@ -98,7 +103,8 @@ impl<P: Provider> std::fmt::Debug for Inner<P> {
 /// Cache ids are never used twice, so a hold that outlives its cache means nothing to another.
 fn next_id() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+    // A model is run many times and must do the same each time.
+    if cfg!(loom) { 1 } else { NEXT.fetch_add(1, Ordering::Relaxed) }
 }
 
 impl<P: Provider> Inner<P> {
@@ -118,6 +124,8 @@ impl<P: Provider> Inner<P> {
             id: next_id(),
             uses_slots: host.has_asymmetric_fence(),
             must_settle: monitor.must_settle(),
+            must_look: monitor.must_settle() || trace::recorder().is_some(),
+            recorder: trace::recorder(),
             coherent: caps.coherent,
             bounds: Bounds::new(&config, &caps),
             provider,

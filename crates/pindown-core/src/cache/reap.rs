@@ -8,7 +8,7 @@ use super::Inner;
 use super::state::{Doomed, Failing, Leaving, State, span_of};
 use crate::hold::{self, Retire, State as RegionState};
 use crate::provider::DeregisterFailed;
-use crate::sync::{Ordering, fence, yield_now};
+use crate::sync::{FenceAt, full_fence, yield_now};
 use crate::{PageRange, Provider};
 
 /// How often held stale regions are looked at again, and how long deregistrations are gathered
@@ -98,7 +98,7 @@ impl<P: Provider> Inner<P> {
         if self.uses_slots {
             self.host.asymmetric_fence();
         }
-        fence(Ordering::SeqCst);
+        full_fence(FenceAt::Retire);
     }
 
     fn keep(&self, keep: &[Doomed]) {

@@ -18,6 +18,11 @@ impl<P: Provider> Registration<P> {
         &self.0
     }
 
+    /// The same, whose put is recorded.
+    pub(super) fn recorded(self, id: u64) -> Self {
+        Self(self.0.recorded(id))
+    }
+
     /// What goes into the work request.
     #[inline]
     pub fn key(&self) -> P::Key {

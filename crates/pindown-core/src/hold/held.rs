@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::record::ThreadRecord;
 use super::slab::{Region, Retire, Slab, State};
 use crate::monitor::Stamp;
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, FenceAt, Ordering, full_fence};
 use crate::{Access, PageRange, Provider, UseClock};
 
 /// A hold: while it lives, the region is not deregistered, and its record is not reused.
@@ -17,7 +17,8 @@ use crate::{Access, PageRange, Provider, UseClock};
 #[derive(Debug)]
 pub(crate) struct Held<P: Provider> {
     region: NonNull<Region<P>>,
-    /// The hazard slot, or [`COUNTED`], or [`SINGLE`].
+    /// The hazard slot, or [`COUNTED`], or [`SINGLE`], or the sign bit and the id under which a
+    /// counted hold is recorded.
     slot: *const AtomicU64,
 }
 
@@ -25,6 +26,8 @@ pub(crate) struct Held<P: Provider> {
 const COUNTED: *const AtomicU64 = std::ptr::null();
 /// Not a slot: the hold is counted in the region, which is used once.
 const SINGLE: *const AtomicU64 = std::ptr::without_provenance(1);
+/// Not a slot: user addresses are positive.
+const RECORDED: usize = 1 << (usize::BITS - 1);
 
 // SAFETY: the pointers lead to `Sync` data (records, atomics) that outlives the hold; a put is an
 // atomic store or decrement and may come from any thread.
@@ -67,7 +70,7 @@ impl<P: Provider> Held<P> {
     #[cold]
     pub(crate) fn count_checked(region: &Region<P>, entry: &AtomicU64, seen: u64) -> Option<Self> {
         let held = Self::count(region);
-        fence(Ordering::SeqCst);
+        full_fence(FenceAt::Count);
         (entry.load(Ordering::Acquire) == seen).then_some(held)
     }
 
@@ -82,6 +85,19 @@ impl<P: Provider> Held<P> {
     pub(crate) fn single(region: &Region<P>, owner: Arc<dyn Retire>, index: u32) -> Self {
         region.hold_single(owner, index);
         Self { region: NonNull::from(region), slot: SINGLE }
+    }
+
+    /// The same hold, whose put is recorded under `id`. Single-use holds cannot say: theirs is
+    /// recorded at once.
+    pub(crate) fn recorded(self, id: u64) -> Self {
+        if self.is_single() {
+            put_recorded(id);
+            return self;
+        }
+        let slot = std::ptr::without_provenance(RECORDED | id as usize);
+        let mut held = Self::count(self.region());
+        held.slot = slot;
+        held
     }
 
     /// Whether the region is used once, and not found by others.
@@ -139,8 +155,9 @@ impl<P: Provider> Drop for Held<P> {
     /// Release: what was done with the region comes before whoever finds it unheld.
     #[inline(always)]
     fn drop(&mut self) {
-        if self.slot.addr() > SINGLE.addr() {
-            // SAFETY: a slot of a thread record; those are never freed.
+        if self.slot.addr() as isize > SINGLE.addr() as isize {
+            // SAFETY: neither a constant nor recorded (negative), so a slot of a thread record;
+            // those are never freed, and at user addresses, which are positive.
             unsafe { &*self.slot }.store(0, Ordering::Release);
         } else {
             self.put_counted();
@@ -158,7 +175,16 @@ impl<P: Provider> Held<P> {
                 owner.retire(index);
             }
         } else {
+            if self.slot.addr() & RECORDED != 0 {
+                put_recorded((self.slot.addr() & !RECORDED) as u64);
+            }
             self.region().holds().fetch_sub(1, Ordering::Release);
         }
+    }
+}
+
+fn put_recorded(id: u64) {
+    if let Some(recorder) = crate::trace::recorder() {
+        recorder.put(id);
     }
 }

@@ -2,9 +2,11 @@
 
 mod binary;
 mod json;
+mod recorder;
 
 pub use binary::{BinaryReader, BinaryWriter, MAGIC, TraceError};
 pub use json::write_json_line;
+pub use recorder::{Recorder, recorder, start};
 
 use crate::Access;
 

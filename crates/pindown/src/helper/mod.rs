@@ -1,10 +1,112 @@
-//! helper
-use crate::monitor::ebpf::EbpfOptions;
-use pindown_core::MonitorError;
+//! The helper: one privileged process that serves the eBPF monitor to all others.
+//!
+//! `pindown helper` has CAP_BPF and CAP_PERFMON, attaches the programs once, and hands each process
+//! that connects descriptors of three maps of its own (a page it may read, a filter it may write, a
+//! ring of records) and of the programs' links. A client is watched because it *is* the process that
+//! connected: it cannot ask for another.
+//!
+//! The links keep the programs attached for as long as any client lives. So a helper that is killed,
+//! or restarted, leaves its clients as coherent as before; what ends with it is enrolling new ones.
+
+mod limits;
+mod proto;
+mod server;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-pub(crate) fn default_socket() -> PathBuf {
-    "/run/pindown/helper.sock".into()
+use std::time::Duration;
+
+use pindown_core::MonitorError;
+
+pub use limits::Limits;
+pub use server::{HelperError, Server};
+
+use self::proto::{Challenge, Hello, LONGEST, Welcome};
+use crate::monitor::ebpf::{Client, DEFAULT_RING_BYTES, EbpfOptions, Service, SlotFds, Sponsor, Variant};
+use crate::sys::fork::PrivateFd;
+use crate::sys::seqpacket;
+
+/// No answer takes longer, even with a hundred clients before.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where the helper listens, unless `PINDOWN_HELPER` names another socket.
+pub fn default_socket() -> PathBuf {
+    std::env::var_os("PINDOWN_HELPER").map_or_else(|| "/run/pindown/helper.sock".into(), PathBuf::from)
 }
-pub(crate) fn connect(_p: &Path, _o: &EbpfOptions) -> Result<crate::monitor::ebpf::Client, MonitorError> {
-    Err(MonitorError::Unavailable { what: "helper", remedy: "x", source: None })
+
+const REMEDY: &str = "start `pindown helper` as root, or enable pindown-helper.socket";
+
+fn unavailable(what: &'static str, source: io::Error) -> MonitorError {
+    MonitorError::Unavailable { what, remedy: REMEDY, source: Some(source) }
+}
+
+/// Asks the helper at `path` to watch this process.
+pub(crate) fn connect(path: &Path, options: &EbpfOptions) -> Result<Client, MonitorError> {
+    let failed = |e| unavailable("the helper", e);
+    let socket = seqpacket::connect(path).map_err(failed)?;
+    seqpacket::set_timeout(socket.as_fd(), PATIENCE).map_err(failed)?;
+    let ring_bytes = options.ring_bytes.unwrap_or(DEFAULT_RING_BYTES);
+    introduce(&socket, ring_bytes as u32).map_err(failed)?;
+    let (welcome, fds) = be_welcomed(&socket).map_err(failed)?;
+    let client = furnish(welcome, fds, socket).map_err(failed)?;
+    match options.variant {
+        Some(wanted) if wanted != client.service.variant => {
+            Err(failed(io::Error::other("it uses another variant")))
+        }
+        _ => Ok(client),
+    }
+}
+
+fn strange() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it speaks another version")
+}
+
+fn introduce(socket: &OwnedFd, ring_bytes: u32) -> io::Result<()> {
+    let mut buffer = [0u8; LONGEST];
+    let got = seqpacket::receive(socket.as_fd(), &mut buffer)?;
+    let Challenge { number } = Challenge::decode(&buffer[..got.len_bytes]).ok_or_else(strange)?;
+    seqpacket::send(socket.as_fd(), &Hello { number, pid: 0, ring_bytes }.encode(), &[])
+}
+
+fn be_welcomed(socket: &OwnedFd) -> io::Result<(Welcome, VecDeque<OwnedFd>)> {
+    let mut buffer = [0u8; LONGEST];
+    let got = seqpacket::receive(socket.as_fd(), &mut buffer)?;
+    let welcome = Welcome::decode(&buffer[..got.len_bytes]).ok_or_else(strange)?;
+    match welcome.refusal {
+        0 => Ok((welcome, got.fds.into())),
+        errno => {
+            let why = io::Error::from_raw_os_error(errno as i32);
+            Err(io::Error::new(why.kind(), format!("it refuses: {} ({why})", welcome.text)))
+        }
+    }
+}
+
+fn furnish(welcome: Welcome, mut fds: VecDeque<OwnedFd>, socket: OwnedFd) -> io::Result<Client> {
+    let hooks: Vec<(usize, String)> = welcome.text.lines().filter_map(hook_line).collect();
+    if fds.len() != 3 + hooks.len() {
+        return Err(strange());
+    }
+    let mut next = || fds.pop_front().ok_or_else(strange);
+    let maps = SlotFds {
+        slot: welcome.slot,
+        status: next()?,
+        filter: next()?,
+        ring: next()?,
+        ring_bytes: welcome.ring_bytes as usize,
+    };
+    let keep = |fd| PrivateFd::new(fd).ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE));
+    let links = fds.into_iter().map(keep).collect::<io::Result<Vec<_>>>()?;
+    let variant = if welcome.variant == 0 { Variant::Fexit } else { Variant::Tracepoint };
+    Client::new(
+        maps,
+        Service { variant, hooks },
+        Sponsor::Helper { _connection: keep(socket)?, _links: links },
+    )
+}
+
+fn hook_line(line: &str) -> Option<(usize, String)> {
+    let (number, name) = line.split_once(' ')?;
+    Some((number.parse().ok().filter(|n| *n < 16)?, name.to_owned()))
 }

@@ -1,5 +1,6 @@
 //! Every system call, ioctl and foreign function.
 
+pub(crate) mod at_exit;
 #[cfg(feature = "ebpf")]
 pub(crate) mod bpf;
 #[cfg(feature = "ebpf")]
@@ -20,11 +21,12 @@ pub(crate) mod maps;
 pub(crate) mod pagemap;
 pub(crate) mod per_process;
 pub(crate) mod populate;
-#[cfg(feature = "io-uring")]
 pub(crate) mod process;
 pub(crate) mod procmap;
 pub(crate) mod quiet_thread;
 pub(crate) mod scratch;
+#[cfg(feature = "ebpf")]
+pub(crate) mod seqpacket;
 pub(crate) mod slots;
 #[cfg(test)]
 pub(crate) mod test_memory;

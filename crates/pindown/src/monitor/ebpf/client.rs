@@ -24,7 +24,7 @@ pub(crate) enum Sponsor {
     Own(Arc<Engine>, u32),
     /// A helper: its connection, and copies of its links, with which the programs stay attached
     /// even if it is killed.
-    Helper(PrivateFd, Vec<PrivateFd>),
+    Helper { _connection: PrivateFd, _links: Vec<PrivateFd> },
 }
 
 impl Drop for Sponsor {
@@ -79,7 +79,7 @@ impl Client {
 
     /// Whether a helper serves it.
     pub(crate) fn is_helped(&self) -> bool {
-        matches!(self.sponsor, Sponsor::Helper(..))
+        matches!(self.sponsor, Sponsor::Helper { .. })
     }
 
     /// Whether this is the process that was enrolled, not a forked child.

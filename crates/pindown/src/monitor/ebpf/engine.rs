@@ -32,8 +32,19 @@ pub(crate) struct SlotFds {
 #[derive(Debug)]
 pub(crate) struct Engine {
     loaded: Loaded,
-    /// The address space of each slot. Held over the programs' requests, which have one mailbox.
-    slots: Mutex<Vec<Option<u64>>>,
+    /// Held over the programs' requests, which have one mailbox, but not while maps are made: the
+    /// kernel waits for a grace period for each that enters an outer map.
+    slots: Mutex<Vec<Slot>>,
+}
+
+/// A client's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Free,
+    /// Being filled or emptied.
+    Reserved,
+    /// Reports changes of this address space.
+    Tracks(u64),
 }
 
 static OWN: Mutex<Weak<Engine>> = Mutex::new(Weak::new());
@@ -41,7 +52,7 @@ static OWN: Mutex<Weak<Engine>> = Mutex::new(Weak::new());
 impl Engine {
     pub(crate) fn new(wanted: Option<Variant>, hidden: Option<&str>) -> Result<Self, MonitorError> {
         let loaded = load(wanted, hidden)?;
-        Ok(Self { loaded, slots: Mutex::new(vec![None; SLOTS as usize]) })
+        Ok(Self { loaded, slots: Mutex::new(vec![Slot::Free; SLOTS as usize]) })
     }
 
     /// This process's engine: one set of programs however many monitors it has. Test switches get
@@ -73,7 +84,7 @@ impl Engine {
         self.loaded.hooks.iter().map(|h| (h.number, h.name())).collect()
     }
 
-    fn slots(&self) -> MutexGuard<'_, Vec<Option<u64>>> {
+    fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -82,24 +93,43 @@ impl Engine {
     /// The address space is looked up again after it was entered: only if it is still that process's
     /// are the maps handed out, so nobody is told of memory that a later owner of the pointer has.
     pub(crate) fn enrol(&self, pidfd: BorrowedFd<'_>, ring_bytes: usize) -> io::Result<SlotFds> {
-        let mut slots = self.slots();
-        let free = slots.iter().position(Option::is_none);
-        let slot = free.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSPC))?;
-        let mm = self.find_mm(pidfd)?;
-        let fds = self.new_maps(slot as u32, ring_bytes)?;
-        slots[slot] = Some(mm);
-        let entered = self.track(mm, slot as u32);
-        if entered.is_err() || self.find_mm(pidfd)? != mm {
-            self.forget(&mut slots, slot as u32)?;
-            return Err(entered.err().unwrap_or_else(|| io::Error::from_raw_os_error(libc::ESRCH)));
+        let slot = self.reserve()?;
+        let entered = self.new_maps(slot, ring_bytes).and_then(|fds| self.enter(pidfd, slot).map(|()| fds));
+        if entered.is_err() {
+            self.release(slot)?;
         }
-        Ok(fds)
+        entered
+    }
+
+    fn reserve(&self) -> io::Result<u32> {
+        let mut slots = self.slots();
+        let free = slots.iter().position(|s| *s == Slot::Free);
+        let slot = free.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSPC))?;
+        slots[slot] = Slot::Reserved;
+        Ok(slot as u32)
+    }
+
+    fn enter(&self, pidfd: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
+        let mut slots = self.slots();
+        let mm = self.find_mm(pidfd)?;
+        slots[slot as usize] = Slot::Tracks(mm);
+        self.track(mm, slot)?;
+        if self.find_mm(pidfd)? == mm { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
     }
 
     /// Ends what `enrol` began. The client's own descriptors stay valid; nothing is written to them.
     pub(crate) fn release(&self, slot: u32) -> io::Result<()> {
-        let mut slots = self.slots();
-        self.forget(&mut slots, slot)
+        let tracked = std::mem::replace(&mut self.slots()[slot as usize], Slot::Reserved);
+        let forgotten = match tracked {
+            Slot::Tracks(mm) => self.forget(mm, slot),
+            _ => Ok(()),
+        };
+        let maps = &self.loaded.maps;
+        for outer in [&maps.status_of, &maps.filter_of, &maps.ring_of] {
+            bpf::map_delete(outer.as_fd(), &slot.to_ne_bytes())?;
+        }
+        self.slots()[slot as usize] = Slot::Free;
+        forgotten
     }
 
     fn new_maps(&self, slot: u32, ring_bytes: usize) -> io::Result<SlotFds> {
@@ -177,21 +207,17 @@ impl Engine {
         bpf::map_update(mms, &mm.to_ne_bytes(), &value)
     }
 
-    fn forget(&self, slots: &mut [Option<u64>], slot: u32) -> io::Result<()> {
-        let Some(mm) = slots[slot as usize].take() else { return Ok(()) };
+    /// Takes the slot out of its address space's list and of all files' lists.
+    fn forget(&self, mm: u64, slot: u32) -> io::Result<()> {
+        let _mailbox = self.slots();
         let mut left = self.tracked(mm)?;
         if let Some(i) = left.iter().position(|s| *s == slot) {
             left.remove(i);
             self.set_tracked(mm, &left)?; // absent when the address space has ended: then nothing to do
         }
-        let maps = &self.loaded.maps;
         let mut request = [0u8; 16];
         request[..8].copy_from_slice(&u64::from(slot).to_ne_bytes());
-        bpf::map_update(maps.request.as_fd(), &0u32.to_ne_bytes(), &request)?;
-        bpf::run_iterator(self.loaded.forget.as_fd(), bpf::pidfd_open(std::process::id())?.as_fd())?;
-        for outer in [&maps.status_of, &maps.filter_of, &maps.ring_of] {
-            bpf::map_delete(outer.as_fd(), &slot.to_ne_bytes())?;
-        }
-        Ok(())
+        bpf::map_update(self.loaded.maps.request.as_fd(), &0u32.to_ne_bytes(), &request)?;
+        bpf::run_iterator(self.loaded.forget.as_fd(), bpf::pidfd_open(std::process::id())?.as_fd())
     }
 }

@@ -14,7 +14,7 @@ mod selftest;
 mod tests;
 mod watched;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -28,7 +28,7 @@ pub use hooks::Variant;
 
 use self::ask::Asker;
 pub(crate) use self::client::{Client, Service, Sponsor};
-use self::engine::{DEFAULT_RING_BYTES, Engine};
+pub(crate) use self::engine::{DEFAULT_RING_BYTES, Engine, RING_BYTES, SlotFds};
 use self::watched::Watched;
 use crate::sys::bpf;
 use crate::sys::bpf_pages::Record;
@@ -212,6 +212,11 @@ impl Monitor for EbpfMonitor {
 
     fn drain(&self, notifier: &Notifier) -> Drained {
         self.client.drain(|record| self.hand_over(record, notifier))
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.client.filter.wake.store(1, Ordering::Release); // from now on the programs wake a poll
+        Some(self.client.ring_fd())
     }
 
     fn start(&self, _: Notifier) -> Result<(), MonitorError> {
