@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 /// Ends this process by SIGALRM in `seconds`, wherever it hangs.
 pub(crate) fn die_in(seconds: u32) {
@@ -72,6 +72,24 @@ fn decimal(mut n: usize) -> ([u8; 20], usize) {
     }
     digits[..len].reverse();
     (digits, len)
+}
+
+static END_ASKED: AtomicBool = AtomicBool::new(false);
+
+/// From now on SIGTERM and SIGHUP only set what [`end_asked`] tells.
+pub(crate) fn note_end_signals() {
+    extern "C" fn note(_: i32) {
+        END_ASKED.store(true, Ordering::Release);
+    }
+    for signal in [libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler stores an atomic alone.
+        unsafe { libc::signal(signal, note as extern "C" fn(i32) as libc::sighandler_t) };
+    }
+}
+
+/// Whether a signal asked this process to end.
+pub(crate) fn end_asked() -> bool {
+    END_ASKED.load(Ordering::Acquire)
 }
 
 #[cfg(test)]

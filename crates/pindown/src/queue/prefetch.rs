@@ -2,9 +2,10 @@
 
 use std::io;
 
-use pindown_core::{Access, PAGE_SIZE, PageRange};
+use pindown_core::{Access, PAGE_SIZE, PageRange, Provider, Registration};
 
-use crate::sys::populate::populate;
+use crate::cache::Cache;
+use crate::sys::populate::{is_supported, populate, readable_page_bytes};
 
 /// Populated between two looks at how far it got.
 const STEP_BYTES: usize = 16 << 20;
@@ -18,6 +19,9 @@ pub struct Prefetched {
     pub ready_bytes: usize,
     /// Why it went no further.
     pub stop: Option<Stop>,
+    /// What the device answered, where it faults by itself (on-demand paging) and the range is
+    /// registered; an error only means that its first transfer waits for the faults.
+    pub device: Option<io::Result<()>>,
 }
 
 /// Why pages could not be made ready.
@@ -40,6 +44,12 @@ pub enum Stop {
     #[error("{at:#x} lies beyond the end of the mapped file")]
     BeyondFile {
         /// The first page that does.
+        at: usize,
+    },
+    /// The pool of huge pages is empty (or the hugetlbfs file ends): touching it would raise SIGBUS (EFAULT).
+    #[error("no huge page is left for {at:#x} (raise vm.nr_hugepages), or the file ends before it")]
+    NoHugePage {
+        /// The first page without.
         at: usize,
     },
     /// A poisoned page (EHWPOISON).
@@ -71,11 +81,27 @@ pub fn prefetch(range: PageRange, access: Access) -> Prefetched {
         let len = STEP_BYTES.min(range.end() - at);
         if let Err(error) = populate(at, len, access.is_write()) {
             let (ready, error) = first_bad_page(at, len, access, error);
-            return Prefetched { range, ready_bytes: ready - range.start(), stop: Some(stop(ready, error)) };
+            return Prefetched {
+                range,
+                ready_bytes: ready - range.start(),
+                stop: Some(stop(ready, error)),
+                device: None,
+            };
         }
         at += len;
     }
-    Prefetched { range, ready_bytes: range.len_bytes(), stop: None }
+    Prefetched { range, ready_bytes: range.len_bytes(), stop: None, device: None }
+}
+
+/// Has a device that faults by itself do so now. `None`: this one does not.
+pub(super) fn on_device<P: Provider>(
+    cache: &Cache<P>,
+    held: &Registration<P>,
+    range: PageRange,
+    access: Access,
+) -> Option<io::Result<()>> {
+    let provider = cache.provider();
+    provider.caps().coherent.then(|| provider.prefetch(held.key(), range, access))
 }
 
 /// The first page of a step that cannot be populated, by halving: what comes before it can.
@@ -103,9 +129,13 @@ fn stop(at: usize, source: io::Error) -> Stop {
     match source.raw_os_error() {
         Some(libc::ENOMEM) => Stop::Hole { at },
         Some(libc::EHWPOISON) => Stop::Poisoned { at },
-        Some(libc::EINVAL) if !crate::sys::populate::is_supported() => Stop::Unsupported,
-        Some(libc::EFAULT) if crate::sys::populate::allows(at) => Stop::BeyondFile { at },
-        Some(libc::EFAULT | libc::EPERM | libc::EINVAL | libc::EACCES) => Stop::Forbidden { at },
+        Some(libc::EINVAL) if !is_supported() => Stop::Unsupported,
+        Some(libc::EFAULT) => match readable_page_bytes(at) {
+            Some(bytes) if bytes > PAGE_SIZE as u64 => Stop::NoHugePage { at },
+            Some(_) => Stop::BeyondFile { at },
+            None => Stop::Forbidden { at },
+        },
+        Some(libc::EPERM | libc::EINVAL | libc::EACCES) => Stop::Forbidden { at },
         _ => Stop::Io { at, source },
     }
 }

@@ -21,7 +21,7 @@ pub(crate) mod maps;
 pub(crate) mod pagemap;
 pub(crate) mod per_process;
 pub(crate) mod populate;
-#[cfg(feature = "io-uring")]
+pub(crate) mod pressure;
 pub(crate) mod process;
 pub(crate) mod procmap;
 pub(crate) mod quiet_thread;
@@ -50,6 +50,12 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
     (rc == 0).then(|| t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
+/// `geteuid(2)`.
+pub(crate) fn effective_uid() -> u32 {
+    // SAFETY: reads a number; cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// The kernel's page size in bytes (`sysconf(3)`).
 pub(crate) fn page_size() -> usize {
     // SAFETY: reads a constant of the system.
@@ -66,7 +72,7 @@ pub(crate) fn block_signals() {
     }
 }
 
-/// `Cache::acquire` for a submission, whose submitter made the promise that it asks for.
+/// `Cache::acquire` for a request whose maker made the promise that it asks for.
 pub(crate) fn acquire_for_submitter<P: pindown_core::Provider>(
     cache: &pindown_core::Cache<P>,
     addr: *const u8,
@@ -74,6 +80,6 @@ pub(crate) fn acquire_for_submitter<P: pindown_core::Provider>(
     access: pindown_core::Access,
 ) -> Result<pindown_core::Registration<P>, pindown_core::AcquireError> {
     // SAFETY: only called for jobs made by `Queue`'s unsafe methods, whose contract is `acquire`'s
-    // from the submission on.
+    // from the submission on, and by `Everything::keys`, whose contract it is too.
     unsafe { cache.acquire(addr, len_bytes, access) }
 }
