@@ -54,13 +54,21 @@ fn long_and_binary_output_comes_through_whole() {
 #[test]
 #[ignore = "boots a guest: cargo xtask test"]
 fn time_is_up_with_the_console_shown() {
-    let start = Instant::now();
-    let out = run(&["--timeout", "40"], &["echo before; sleep 1000"]);
-    assert_eq!(out.status.code(), Some(124));
-    assert_eq!(text(&out.stdout), "before\n");
-    let err = text(&out.stderr);
-    assert!(err.contains("time is up after 40 s") && err.contains("the command runs"), "{err}");
-    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    // Long enough for a boot and the command's first line: how long that is depends on the machine.
+    for seconds in [40, 120, 280] {
+        let start = Instant::now();
+        let out = run(&["--timeout", &seconds.to_string()], &["echo before; sleep 1000"]);
+        let (took, err) = (start.elapsed(), text(&out.stderr));
+        assert_eq!(out.status.code(), Some(124));
+        assert!(err.contains(&format!("time is up after {seconds} s")), "{err}");
+        assert!(took.as_secs() >= seconds && took.as_secs() < seconds + 60, "{took:?}");
+        if !out.stdout.is_empty() {
+            assert_eq!(text(&out.stdout), "before\n");
+            assert!(err.contains("the command runs"), "{err}");
+            return;
+        }
+    }
+    panic!("no line of the command within 280 s");
 }
 
 #[test]
@@ -107,7 +115,7 @@ fn what_is_left_in_the_background_does_not_hold_up_the_end() {
     let start = Instant::now();
     let out = run(&[], &["sleep 1000 & echo done"]);
     assert_eq!((out.status.code(), text(&out.stdout)), (Some(0), "done\n".into()));
-    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(250), "{:?}", start.elapsed());
 }
 
 #[test]
@@ -136,7 +144,7 @@ fn processes_with(mark: &str) -> Vec<u32> {
 fn await_until(condition: impl Fn() -> bool, what: &str) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain: {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -1,14 +1,19 @@
 //! The `pindown` command.
 
 mod coherence;
+mod doctor;
+mod engine;
 mod exit;
 #[cfg(feature = "ebpf")]
 mod helper;
 mod machine;
 mod monitors;
+mod peer;
 mod perf;
 mod soak;
 mod sys;
+mod top;
+mod tuning;
 mod ui;
 
 use std::process::ExitCode;
@@ -27,9 +32,15 @@ struct Cli {
 enum Verb {
     Perf(perf::Args),
     Coherence(coherence::Args),
+    Doctor(doctor::Args),
     Soak(soak::Args),
     #[cfg(feature = "ebpf")]
     Helper(helper::Args),
+    Trace(tuning::TraceArgs),
+    Replay(tuning::ReplayArgs),
+    Advise(tuning::AdviseArgs),
+    Top(top::Args),
+    Metrics(top::MetricsArgs),
     #[command(name = "__cell", hide = true)]
     Cell(coherence::CellArgs),
     #[command(name = "__file", hide = true)]
@@ -42,6 +53,12 @@ fn main() -> ExitCode {
         #[cfg(feature = "ebpf")]
         Verb::Helper(args) => exit::code(helper::run(&args)),
         Verb::Soak(args) => exit::code(soak::run(&args)),
+        Verb::Doctor(args) => exit::code(doctor::run(&args)),
+        Verb::Trace(args) => exit::code(tuning::trace(&args)),
+        Verb::Replay(args) => exit::code(tuning::replay(&args)),
+        Verb::Advise(args) => exit::code(tuning::advise(&args)),
+        Verb::Top(args) => exit::code(top::run(&args)),
+        Verb::Metrics(args) => exit::code(top::metrics(&args)),
         Verb::Coherence(args) => exit::code(coherence::run(&args)),
         Verb::Cell(args) => coherence::run_cell(&args),
         Verb::File(args) => match coherence::in_other_process(&args) {

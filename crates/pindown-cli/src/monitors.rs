@@ -92,7 +92,7 @@ fn no_table(error: &dyn Error) -> CliError {
     )
 }
 
-fn no_monitor(error: &BuildError) -> CliError {
+pub(crate) fn no_monitor(error: &BuildError) -> CliError {
     CliError::machine(chain(error), "see `pindown doctor` for what each monitor needs")
 }
 

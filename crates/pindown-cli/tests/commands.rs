@@ -140,3 +140,56 @@ fn run<'a>(report: &'a Value, mode: &str) -> &'a Value {
     let runs = report["runs"].as_array().expect("runs");
     runs.iter().find(|run| run["mode"] == mode).unwrap_or_else(|| panic!("no run of {mode}"))
 }
+
+#[test]
+fn doctor_names_what_auto_takes_and_why_not_the_rest() {
+    let (report, status) = json(&["doctor", "--json"]).expect("doctor always runs");
+    assert_eq!(status, 0);
+    let usable = |list: &str, name: &str| {
+        let rows = report[list].as_array().expect("rows");
+        let row =
+            rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name} is not listed"));
+        row["usable"] == true
+    };
+    for row in report["monitors"].as_array().expect("monitors") {
+        assert!(row["usable"] == true || row["remedy"].is_string(), "{row}");
+        assert!(row["why"].is_string(), "{row}");
+    }
+    assert!(usable("monitors", report["recommended"]["monitor"].as_str().expect("a monitor")));
+    if let Some(provider) = report["recommended"]["provider"].as_str() {
+        assert!(usable("providers", provider));
+    }
+    let memlock =
+        report["limits"].as_array().expect("limits").iter().any(|row| row["name"] == "RLIMIT_MEMLOCK");
+    assert!(memlock, "{report}");
+    assert_eq!(report["kernel"], kernel_release());
+}
+
+fn kernel_release() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux").trim().to_owned()
+}
+
+/// The claim in small: what must be cached is cached, and right after each change.
+#[test]
+fn coherence_of_uffd_holds_where_it_caches() {
+    for mapping in ["anon-private", "brk-heap", "memfd-shared"] {
+        let Some((report, status)) =
+            json(&["coherence", "--monitor", "uffd", "--mapping", mapping, "--json"])
+        else {
+            return;
+        };
+        assert_eq!((status, report["stale"].as_u64()), (0, Some(0)), "{report}");
+        for row in rows(&report) {
+            let (event, outcome) = (row["event"].as_str().expect("a name"), row["outcome"].as_str());
+            let waived = outcome == Some("waived");
+            assert!(!waived || event == "madvise-guard-install", "{row}");
+            if row["hazard"] == true && !waived {
+                assert_eq!(outcome, Some("fresh"), "{row}");
+            }
+            if mapping != "memfd-shared" && ["mprotect-none-and-back", "fork-child-writes"].contains(&event) {
+                assert_eq!(outcome, Some("kept"), "{row}");
+            }
+        }
+        assert!(report["hazards"].as_u64() >= Some(20), "{report}");
+    }
+}

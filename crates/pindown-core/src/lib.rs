@@ -4,9 +4,14 @@ mod access;
 mod cache;
 mod error;
 pub mod eviction;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hold;
 mod host;
 mod interval_map;
+#[cfg(loom)]
+mod loom_models;
 mod monitor;
 mod notifier;
 mod pending;
@@ -15,10 +20,11 @@ mod range;
 pub mod sim;
 mod stats;
 mod sync;
+pub mod trace;
 mod wake;
 
 pub use access::Access;
-pub use cache::{Cache, Config, Registration};
+pub use cache::{Cache, Config, Ended, Registration};
 pub use error::{AcquireError, BuildError, CloseError, FlushError};
 pub use eviction::{PolicyKind, UseClock, UseWord};
 pub use host::{Host, Mapping, PlainHost, Reservation};

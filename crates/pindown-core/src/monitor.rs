@@ -245,9 +245,9 @@ pub trait Monitor: Send + Sync + Debug + 'static {
     fn start(&self, notifier: Notifier) -> Result<(), MonitorError>;
     /// Begins to watch `range`, which is about to be registered for `access`. No lock is held.
     fn subscribe(&self, range: PageRange, access: Access) -> Result<Subscription, MonitorError>;
-    /// A registration of `range` is gone (or was never made); other registrations may still cover its
-    /// pages. Called once for each `subscribe` that answered, whatever it answered.
-    /// No lock is held.
+    /// A registration of `range` is gone, or never came to be; other registrations may still cover
+    /// its pages. Called once for each [`subscribe`](Self::subscribe) that returned `Ok`, with the
+    /// same range. No lock is held.
     fn unsubscribe(&self, range: PageRange) {
         let _ = range;
     }

@@ -80,6 +80,9 @@ impl Notifier {
     /// [`Monitor::drain`](crate::Monitor::drain).
     pub fn push(&self, range: PageRange, kind: EventKind) {
         self.0.counts.event(kind);
+        if let Some(recorder) = crate::trace::recorder() {
+            recorder.invalidate(range.start() as u64, range.len_bytes() as u64);
+        }
         if self.0.pending.push(range, kind) {
             self.0.counts.overflow();
         }

@@ -20,6 +20,8 @@ pub struct ProviderCaps {
     /// Registrations follow the address space by themselves (on-demand paging):
     /// no monitor is needed, an invalidation only sheds footprint.
     pub coherent: bool,
+    /// Most registrations that one request can name (verbs: `max_sge`).
+    pub max_segments: usize,
 }
 
 impl Default for ProviderCaps {
@@ -30,6 +32,7 @@ impl Default for ProviderCaps {
             max_bytes: u64::MAX,
             may_widen: true,
             coherent: false,
+            max_segments: usize::MAX,
         }
     }
 }
@@ -176,5 +179,23 @@ pub unsafe trait Provider: Send + Sync + 'static {
     fn release_at_once(&self, mr: &Self::Mr) -> bool {
         let _ = mr;
         false
+    }
+    /// Has the device ready the pages of `range`, which is registered under `key`, for a transfer
+    /// of this kind, and returns when it has (`ibv_advise_mr(3)`). For registrations that fault on
+    /// first use.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](io::ErrorKind::Unsupported): there is nothing to ready, or no way to ask.
+    fn prefetch(&self, key: Self::Key, range: PageRange, access: Access) -> io::Result<()> {
+        let _ = (key, range, access);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// A key of the process's whole address space, present and future, with these rights, if the
+    /// device has such a thing (implicit on-demand paging). It stays valid as long as the
+    /// provider. `None`: each range is to be registered.
+    fn everything_key(&self, access: Access) -> Option<Self::Key> {
+        let _ = access;
+        None
     }
 }

@@ -29,7 +29,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Requests: `hits + misses + refused`.
+    /// Requests: `hits + misses`.
     gets,
     /// Requests served by an existing registration.
     hits,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pindown_core::{CloseError, Provider};
 
+use crate::watches::Watches;
 use crate::worker::Worker;
 
 /// A coherent cache of memory registrations with a thread that deregisters. Cheap to clone; derefs
@@ -20,11 +21,16 @@ struct Running<P: Provider> {
     cache: pindown_core::Cache<P>,
     /// `None` for providers that belong to one thread: it calls `drive`.
     worker: Option<Worker>,
+    watches: Arc<Watches>,
 }
 
 impl<P: Provider> Cache<P> {
-    pub(crate) fn new(cache: pindown_core::Cache<P>, worker: Option<Worker>) -> Self {
-        Self(Arc::new(Running { cache, worker }))
+    pub(crate) fn new(cache: pindown_core::Cache<P>, worker: Option<Worker>, watches: Arc<Watches>) -> Self {
+        Self(Arc::new(Running { cache, worker, watches }))
+    }
+
+    pub(crate) fn watches(&self) -> &Watches {
+        &self.0.watches
     }
 
     /// Ends the cache: later requests fail, everything unheld is deregistered; waits up to

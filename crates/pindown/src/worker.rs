@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use pindown_core::Provider;
 
-/// Longest sleep when nothing is due; every change wakes it earlier.
-const IDLE: Duration = Duration::from_secs(1);
+use crate::upkeep::{Settings, Upkeep};
+use crate::watches::Watches;
+
 /// After a wake-up, how long deregistrations are gathered, so that one fence serves many. With
 /// the deregistration itself well under the promised 10 ms.
 const GATHER: Duration = Duration::from_millis(1);
@@ -21,13 +22,17 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts it. It keeps the cache, also past the drop of `Worker`, until nothing is
     /// registered: what is held when the last `Cache` goes is deregistered after its put.
-    pub(crate) fn start<P: Provider>(cache: pindown_core::Cache<P>) -> std::io::Result<Self> {
+    pub(crate) fn start<P: Provider>(
+        cache: pindown_core::Cache<P>,
+        watches: Arc<Watches>,
+        upkeep: Settings,
+    ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let builder = std::thread::Builder::new().name("pindown-worker".into());
         // Detached at once: it may have to wait for holders, the last drop may come from one of
         // them, and in a forked child there is no such thread to join or detach.
-        drop(builder.spawn(move || run(&cache, &stopped))?);
+        drop(builder.spawn(move || run(&cache, &watches, &stopped, upkeep))?);
         Ok(Self { stop })
     }
 
@@ -37,14 +42,24 @@ impl Worker {
     }
 }
 
-fn run<P: Provider>(cache: &pindown_core::Cache<P>, stop: &AtomicBool) {
+fn run<P: Provider>(
+    cache: &pindown_core::Cache<P>,
+    watches: &Watches,
+    stop: &AtomicBool,
+    settings: Settings,
+) {
     crate::sys::block_signals();
+    let mut upkeep = Upkeep::new(settings);
     while !stop.load(Ordering::Acquire) {
-        cache.wait_for_work(IDLE);
+        cache.wait_for_work(upkeep.until_due());
         cache.drive_urgent();
+        watches.dispatch(cache);
         std::thread::sleep(GATHER);
         cache.drive();
+        watches.dispatch(cache);
+        upkeep.tick(cache);
     }
+    drop(upkeep);
     linger(cache);
 }
 

@@ -42,10 +42,21 @@ impl Apt {
         write(&dir.join("empty"), "")?;
         write(&dir.join("apt.conf"), &config(&dir, status))?;
         let apt = Self { dir };
-        proc::output(apt.command("apt-get").args(["-q", "update"])).map_err(|e| {
-            Error::Other(format!("{e}\n  remedy: check this machine's network and apt sources"))
-        })?;
+        apt.update(&mirror)?;
         Ok(apt)
+    }
+
+    fn update(&self, mirror: &str) -> Result<()> {
+        let said = |e: Error| {
+            let text = e.to_string();
+            let line = text.lines().find(|l| l.trim_start().starts_with("E:"));
+            line.unwrap_or(&text).trim().to_owned()
+        };
+        let updated = proc::output(self.command("apt-get").args(["-q", "update"]));
+        updated.map(drop).map_err(|e| Error::Missing {
+            what: format!("package lists from {mirror} ({})", said(e)),
+            remedy: "check this machine's network and apt sources, or set PINDOWN_LAB_MIRROR".into(),
+        })
     }
 
     /// With nothing counted as installed: for trees that must be whole.
@@ -178,7 +189,7 @@ fn config(dir: &Path, status: &Path) -> String {
 Dir::Cache "{d}"; Dir::Cache::archives "{d}/archives";
 Dir::Etc::sourcelist "{d}/sources.list"; Dir::Etc::sourceparts "/dev/null";
 Dir::Etc::preferences "{d}/preferences"; Dir::Etc::preferencesparts "/dev/null";
-Dir::Log "{d}/log"; Acquire::Languages "none"; Acquire::Retries "3"; APT::Sandbox::User "root";
+Dir::Log "{d}/log"; Acquire::Languages "none"; Acquire::Retries "3"; APT::Update::Error-Mode "any"; APT::Sandbox::User "root";
 APT::Architecture "amd64"; APT::Architectures {{ "amd64"; }}; APT::Install-Recommends "false";
 APT::Keep-Downloaded-Packages "true"; Debug::NoLocking "true";
 "#

@@ -20,7 +20,7 @@ const RDMA: &str = "libibverbs1 ibverbs-providers ibverbs-utils librdmacm1t64 li
 /// Taken from the suite of rdma-core too, if that has them.
 const RDMA_NEEDS: &str = "libnl-*";
 
-const BASE: &str = "base-files dash bash coreutils util-linux mount hostname grep sed gawk findutils procps \
+const BASE: &str = "base-files libc-bin dash bash coreutils util-linux mount hostname grep sed gawk findutils procps \
     iproute2 kmod strace busybox-static perftest libgcc-s1 systemd-standalone-sysusers";
 
 const ENGINES: &str = "python3 libucx0 ucx-utils libfabric1 libfabric-bin openmpi-bin mpich \

@@ -5,7 +5,7 @@ use super::report::{Report, Verdict};
 use super::steps::{GuestStep, Row};
 use crate::error::{At, Result};
 use crate::lab::{Lab, quote};
-use crate::proc;
+use crate::{proc, workspace};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -51,14 +51,17 @@ fn boot(step: &GuestStep, left: &mut Vec<&Row>, report: &mut Report) -> Result<S
     let mut start = Instant::now();
     for line in BufReader::new(child.stdout.take().expect("a pipe was asked for")).lines() {
         let line = line.at("read", Path::new("the guest's output"))?;
-        if line.starts_with(START) {
+        if let Some(row) = line.strip_prefix(START) {
             start = Instant::now();
-        } else if let Some((row, code)) = ended(&line, left) {
-            report.add(&name(step, row), start.elapsed(), verdict(code));
-            left.retain(|r| r.name != row.name);
+            eprintln!("--- {}/{row}", step.name());
             continue;
         }
-        println!("{line}");
+        if let Some((row, code)) = ended(&line, left) {
+            report.add(&name(step, row), start.elapsed(), verdict(code));
+            left.retain(|r| r.name != row.name);
+        } else {
+            println!("{line}");
+        }
     }
     Ok(child.wait().at("wait for", Path::new("the guest"))?.to_string())
 }
@@ -85,11 +88,14 @@ fn vm(step: &GuestStep) -> Result<Command> {
     let mut c = Command::new(this);
     c.args(["vm", "--kernel", step.kernel.name(), "--guest", step.guest.name()]);
     c.args(["--timeout", &step.timeout_s.to_string()]);
-    let mut tests: Vec<_> = step.rows.iter().flat_map(|r| r.tests).collect();
-    tests.sort();
-    tests.dedup();
-    for test in tests {
-        c.args(["--test", test]);
+    let mut carried: Vec<_> = step.rows.iter().flat_map(|r| r.carry).collect();
+    carried.sort();
+    carried.dedup();
+    for item in carried {
+        match item.contains(':') {
+            true => c.args(["--test", item]),
+            false => c.arg("--file").arg(workspace::root().join(item)),
+        };
     }
     if step.rows.iter().any(|r| r.script.contains("pindown ")) {
         c.arg("--pindown");
@@ -112,8 +118,8 @@ mod tests {
     use super::*;
 
     const ROWS: [Row; 2] = [
-        Row { name: "good", script: "printf it\\'s", tests: &[] },
-        Row { name: "bad", script: "exit 7", tests: &[] },
+        Row { name: "good", script: "printf it\\'s", carry: &[] },
+        Row { name: "bad", script: "exit 7", carry: &[] },
     ];
 
     #[test]

@@ -39,7 +39,7 @@ const fn always(name: &'static str, run: Run) -> Step {
 pub(crate) const STEPS: &[Step] = &[
     always("workspace", Run::Cargo(&["test", "--workspace", "--all-features"])),
     always("workspace-plain-user", Run::TestsAsPlainUser(&["test", "--workspace", "--all-features"])),
-    always("loom", Run::Loom(&["test", "-p", "pindown-core", "--release", "--test", "loom*"])),
+    always("loom", Run::Loom(&["test", "-p", "pindown-core", "--release", "--lib", "loom_models"])),
     always("coherence-root", Run::Pindown(User::Root, &["coherence"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence"])),
     always("lab", Run::Boots(&["test", "-p", "xtask", "--test", "vm", "--", "--ignored"])),
@@ -58,10 +58,10 @@ pub(crate) struct GuestStep {
 #[derive(Clone)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    /// A script; `pindown` and the tests below are on its PATH.
+    /// A script; `pindown` and what is carried are on its PATH.
     pub(crate) script: &'static str,
-    /// Test targets to carry, as PACKAGE:NAME.
-    pub(crate) tests: &'static [&'static str],
+    /// What to carry: test targets as PACKAGE:NAME, files by their path in the workspace.
+    pub(crate) carry: &'static [&'static str],
 }
 
 impl GuestStep {
@@ -70,8 +70,8 @@ impl GuestStep {
     }
 }
 
-const fn row(name: &'static str, script: &'static str, tests: &'static [&'static str]) -> Row {
-    Row { name, script, tests }
+const fn row(name: &'static str, script: &'static str, carry: &'static [&'static str]) -> Row {
+    Row { name, script, carry }
 }
 
 /// On every kernel, with one soft-RoCE device.
@@ -100,7 +100,40 @@ const TWO_HOSTS: &[Row] = &[
     ),
 ];
 
-const ENGINES: &[Row] = &[];
+/// Existing engines over soft-RoCE, their data checked.
+const ENGINES: &[Row] = &[
+    row(
+        "ucx",
+        "export UCX_NET_DEVICES=rxe0:1 UCX_TLS=rc_verbs,ud_verbs,self UCX_IB_GID_INDEX=0
+         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+         mpirun.openmpi -n 2 --oversubscribe ucx_perftest -t tag_lat -s 65536 -n 100 -w 10",
+        &[],
+    ),
+    row(
+        "libfabric-msg",
+        "fi_pingpong -p verbs -e msg -c -I 5 & sleep 2; fi_pingpong -p verbs -e msg -c -I 5 10.9.0.1",
+        &[],
+    ),
+    row(
+        "libfabric-rdm",
+        "export FI_UNIVERSE_SIZE=16; fi_pingpong -p 'verbs;ofi_rxm' -e rdm -c -I 5 & sleep 2
+         fi_pingpong -p 'verbs;ofi_rxm' -e rdm -c -I 5 10.9.0.1",
+        &[],
+    ),
+    row(
+        "open-mpi",
+        "export UCX_NET_DEVICES=rxe0:1 UCX_TLS=rc_verbs,ud_verbs,self UCX_IB_GID_INDEX=0
+         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+         mpirun.openmpi -n 2 --oversubscribe --mca pml ucx python3 mpi_pingpong.py libmpi.so.40",
+        &["xtask/lab/mpi_pingpong.py"],
+    ),
+    row(
+        "mpich",
+        "export UCX_NET_DEVICES=rxe0:1 UCX_TLS=rc_verbs,ud_verbs,self UCX_IB_GID_INDEX=0
+         mpirun.mpich -n 2 python3 mpi_pingpong.py libmpich.so.12",
+        &["xtask/lab/mpi_pingpong.py"],
+    ),
+];
 
 /// The guests: one in every run, the others with `--full`.
 pub(crate) fn guests() -> Vec<GuestStep> {

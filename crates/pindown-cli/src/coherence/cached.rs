@@ -1,12 +1,12 @@
-//! A monitor under test: pindown's cache over a ring's fixed buffers.
+//! A monitor under test: pindown's cache over a device that pins.
 
 use std::io;
 use std::time::Duration;
 
-use pindown::provider::io_uring::{Mover, UringProvider};
 use pindown::{Access, AcquireError, Cache, PageRange, Registration};
 
 use super::oracle::{Acquired, Device};
+use crate::engine::{DeviceArgs, Engine, Key};
 use crate::exit::CliError;
 use crate::monitors::{self, MonitorName};
 use crate::sys::Span;
@@ -15,19 +15,18 @@ use crate::sys::Span;
 const LANE_BYTES: usize = 4 << 20;
 
 /// The cache, and what is held of it.
-pub(crate) struct CachedRing {
-    mover: Mover,
-    cache: Cache<UringProvider>,
-    held: Option<Registration<UringProvider>>,
+pub(crate) struct Cached<E: Engine> {
+    engine: E,
+    cache: Cache<E::Provider>,
+    held: Option<Registration<E::Provider>>,
     /// The monitor sees what it is told only.
     told: bool,
 }
 
-impl CachedRing {
-    pub(crate) fn new(monitor: MonitorName) -> Result<Self, CliError> {
-        let mover = Mover::new(1, LANE_BYTES).map_err(monitors::no_ring)?;
-        let cache = monitors::cache_on(mover.ring(), monitor)?;
-        Ok(Self { mover, cache, held: None, told: monitor == MonitorName::Manual })
+impl<E: Engine> Cached<E> {
+    pub(crate) fn new(monitor: MonitorName, device: &DeviceArgs) -> Result<Self, CliError> {
+        let (engine, cache) = E::open(monitor, device, LANE_BYTES)?;
+        Ok(Self { engine, cache, held: None, told: monitor == MonitorName::Manual })
     }
 
     /// The events that the monitor waives.
@@ -36,7 +35,7 @@ impl CachedRing {
     }
 
     /// A cell that just ended may still be charged to the user's RLIMIT_MEMLOCK: try a few times.
-    fn registration(&self, span: Span) -> Result<Registration<UringProvider>, AcquireError> {
+    fn registration(&self, span: Span) -> Result<Registration<E::Provider>, AcquireError> {
         let mut tries = 0;
         loop {
             // SAFETY: a span's bytes are referred to by no Rust reference (its invariant).
@@ -48,12 +47,12 @@ impl CachedRing {
         }
     }
 
-    fn key(&self) -> io::Result<pindown::provider::io_uring::UringKey> {
+    fn key(&self) -> io::Result<Key<E>> {
         self.held.as_ref().map(Registration::key).ok_or_else(|| io::Error::other("nothing is held"))
     }
 }
 
-impl Device for CachedRing {
+impl<E: Engine> Device for Cached<E> {
     fn acquire(&mut self, span: Span) -> Result<Acquired, String> {
         let hits = self.cache.stats().hits;
         let registration = self.registration(span).map_err(|error| monitors::chain(&error))?;
@@ -64,13 +63,14 @@ impl Device for CachedRing {
 
     fn send(&mut self, span: Span) -> io::Result<Vec<u8>> {
         let key = self.key()?;
-        Ok(self.mover.write_fixed(key, span.ptr(), span.len_bytes())?.to_vec())
+        self.engine.move_out(key, span)?;
+        Ok(self.engine.lane()[..span.len_bytes()].to_vec())
     }
 
     fn receive(&mut self, span: Span, bytes: &[u8]) -> io::Result<()> {
         let key = self.key()?;
-        // SAFETY: the registration is held, and no Rust reference points into a span.
-        unsafe { self.mover.read_fixed(key, span.ptr(), bytes) }
+        self.engine.lane_mut()[..bytes.len()].copy_from_slice(bytes);
+        self.engine.move_in(key, span)
     }
 
     fn put(&mut self) {

@@ -1,5 +1,7 @@
 //! One cell of the table: one event on one kind of memory, in a process of its own.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::event::{Event, Group};
@@ -108,20 +110,34 @@ fn is_waived(event: &Event, waived: &[&str]) -> bool {
     event.waiver.is_some_and(|name| waived.contains(&name))
 }
 
-/// Registers the memory twice (the second time shows whether the first was kept), moves bytes through it, lets go.
+/// Gets the memory registered, moves bytes through it, lets go.
 fn before(scene: &mut Scene, event: &Event, device: &mut impl Device) -> Result<Acquired, CellReport> {
     let span = scene.span();
     span.fill(1);
     (event.prepare)(scene).map_err(unsupported("the preparation was refused"))?;
-    acquire(scene, device, "")?;
-    device.put();
-    let again = acquire(scene, device, "")?;
+    let again = acquire_again(scene, device)?;
     let verdict = oracle::transfer(device, span).map_err(failed("the transfer before the event failed"))?;
     device.put();
     if !verdict.is_right() {
         return Err(CellReport::new(Outcome::Error, format!("before the event: {}", verdict.describe())));
     }
     Ok(again)
+}
+
+/// Acquires once and again: a hit the second time shows that the first was kept. Asks a few times,
+/// since the address may have been used and given back moments ago, which some monitors remember.
+fn acquire_again(scene: &Scene, device: &mut impl Device) -> Result<Acquired, CellReport> {
+    for tries_left in (0..4).rev() {
+        acquire(scene, device, "")?;
+        device.put();
+        let again = acquire(scene, device, "")?;
+        if again.hit || tries_left == 0 {
+            return Ok(again);
+        }
+        device.put();
+        std::thread::sleep(Duration::from_millis(25));
+    }
+    unreachable!("the last try returns")
 }
 
 fn change(scene: &mut Scene, event: &Event) -> Result<(), CellReport> {
@@ -145,8 +161,15 @@ fn after(scene: &Scene, first: Acquired, device: &mut impl Device) -> Result<Cel
         (true, true, true) => Outcome::Kept,
         (true, true, false) => Outcome::Fresh,
     };
-    let single_use = outcome == Outcome::Fresh && !second.cached;
-    Ok(CellReport::new(outcome, if single_use { "single use for now" } else { "" }))
+    Ok(CellReport::new(outcome, remark(outcome, first, second)))
+}
+
+fn remark(outcome: Outcome, first: Acquired, second: Acquired) -> &'static str {
+    match (outcome, first.cached, second.cached) {
+        (Outcome::Fresh, _, false) => "single use for now",
+        (Outcome::Uncached, true, _) => "was invalidated before the event",
+        _ => "",
+    }
 }
 
 fn acquire(scene: &Scene, device: &mut impl Device, when: &str) -> Result<Acquired, CellReport> {

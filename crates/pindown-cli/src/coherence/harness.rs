@@ -38,7 +38,7 @@ pub(crate) fn jobs(wanted: impl Fn(&Mapping, &Event) -> bool) -> Vec<Job> {
 }
 
 /// Runs all jobs, as many at a time as there are CPUs; `done` is called after each.
-pub(crate) fn run_all(jobs: &[Job], provider: &str, monitors: &[String], done: impl Fn() + Sync) {
+pub(crate) fn run_all(jobs: &[Job], provider: &[String], monitors: &[String], done: impl Fn() + Sync) {
     let next = AtomicUsize::new(0);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -53,22 +53,23 @@ pub(crate) fn run_all(jobs: &[Job], provider: &str, monitors: &[String], done: i
     });
 }
 
-fn run_job(job: &Job, provider: &str, monitors: &[String]) {
+fn run_job(job: &Job, provider: &[String], monitors: &[String]) {
     let raw = run_cell(job, provider, RAW);
     let reports = monitors.iter().map(|monitor| run_cell(job, provider, monitor)).collect();
     let _ = job.raw.set(raw);
     let _ = job.monitored.set(reports);
 }
 
-fn run_cell(job: &Job, provider: &str, subject: &str) -> CellReport {
-    match spawn(&["__cell", job.mapping.name, job.event.name, subject, provider]) {
+fn run_cell(job: &Job, provider: &[String], subject: &str) -> CellReport {
+    let what = ["__cell", job.mapping.name, job.event.name, subject].map(str::to_owned);
+    match spawn(&[&what[..], provider].concat()) {
         Ok(child) => finish(child),
         Err(error) => CellReport::new(Outcome::Error, format!("the cell did not start: {error}")),
     }
 }
 
 /// One at a time: a child must not inherit another's half-made pipes.
-fn spawn(args: &[&str]) -> std::io::Result<Child> {
+fn spawn(args: &[String]) -> std::io::Result<Child> {
     static SPAWNING: Mutex<()> = Mutex::new(());
     let _one = SPAWNING.lock();
     Command::new("/proc/self/exe")

@@ -9,6 +9,7 @@ mod hugepages;
 mod mapping;
 mod oracle;
 mod raw;
+mod raw_region;
 mod report;
 mod scene;
 mod subject;
@@ -18,6 +19,7 @@ mod worker_stack;
 
 pub(crate) use subject::{CellArgs, FileArgs, in_other_process, run_cell};
 
+use crate::engine::DeviceArgs;
 use crate::exit::{CliError, Verdict};
 use crate::monitors::MonitorName;
 use crate::ui::{self, Palette};
@@ -30,6 +32,8 @@ pub(crate) struct Args {
     /// The pinning device.
     #[arg(long, value_enum, default_value = "io-uring")]
     provider: Provider,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// A monitor to test (repeatable); all that start here by default. "none" shows the hazard.
     #[arg(long = "monitor", value_enum, value_name = "NAME")]
     monitors: Vec<MonitorName>,
@@ -70,10 +74,11 @@ pub(crate) fn run(args: &Args) -> Result<Verdict, CliError> {
     if jobs.is_empty() {
         return Err(CliError::Usage("no event and mapping have such names".into()));
     }
-    let monitors = subject::monitors(args.provider, &args.monitors)?;
+    let monitors = subject::monitors(args.provider, &args.device, &args.monitors)?;
     let _huge_pages = hugepages::HugePages::reserve();
+    let provider = [vec![args.provider.name().to_owned()], args.device.to_words()].concat();
     let bar = ui::progress(jobs.len() as u64, "coherence");
-    harness::run_all(&jobs, args.provider.name(), &monitors, || bar.inc(1));
+    harness::run_all(&jobs, &provider, &monitors, || bar.inc(1));
     bar.finish_and_clear();
     let rows = report::rows(&jobs, &monitors);
     let report =

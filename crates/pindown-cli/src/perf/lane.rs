@@ -3,41 +3,46 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use pindown::provider::io_uring::{UringKey, UringMr, UringProvider};
 use pindown::{Access, Cache, PageRange, Provider};
 
 use super::Mode;
 use super::figures::Figures;
 use super::plan::{Group, Until};
 use super::pool::Pool;
-use super::wire::Wire;
+use super::wire::{Key, Mr, Wire};
+use crate::engine::DeviceArgs;
 use crate::exit::CliError;
-use crate::monitors::{self, MonitorName, chain};
+use crate::monitors::{MonitorName, chain};
 use crate::sys::{self, Span};
 
 type Result<T> = std::result::Result<T, String>;
 
 /// One thread's part.
-pub(crate) struct Lane {
-    wire: Wire,
-    cache: Cache<UringProvider>,
+pub(crate) struct Lane<W: Wire> {
+    wire: W,
+    cache: Cache<W::Provider>,
+    /// The program reports its changes.
+    told: bool,
     /// Makes every transfer's bytes different from all others'.
     seed: u64,
 }
 
 /// One mode's buffers in one group, and what it has registered of them itself.
-pub(crate) struct Stage {
+pub(crate) struct Stage<W: Wire> {
     mode: Mode,
     pool: Pool,
-    registered: HashMap<usize, UringMr>,
-    bounce: Option<(Span, UringMr)>,
+    registered: HashMap<usize, Mr<W>>,
+    bounce: Option<(Span, Mr<W>)>,
 }
 
-impl Lane {
-    pub(crate) fn new(monitor: MonitorName, lane_bytes: usize) -> std::result::Result<Self, CliError> {
-        let wire = Wire::new(lane_bytes).map_err(monitors::no_ring)?;
-        let cache = monitors::cache_on(&wire, monitor)?;
-        Ok(Self { wire, cache, seed: 0 })
+impl<W: Wire> Lane<W> {
+    pub(crate) fn new(
+        monitor: MonitorName,
+        device: &DeviceArgs,
+        lane_bytes: usize,
+    ) -> std::result::Result<Self, CliError> {
+        let (wire, cache) = W::open(monitor, device, lane_bytes)?;
+        Ok(Self { wire, cache, told: monitor == MonitorName::Manual, seed: 0 })
     }
 
     pub(crate) fn max_bytes(&self) -> u64 {
@@ -48,18 +53,26 @@ impl Lane {
         self.cache.monitor().name()
     }
 
-    fn register(&self, span: Span) -> Result<UringMr> {
+    fn register(&self, span: Span) -> Result<Mr<W>> {
         let range = PageRange::covering(span.base(), span.len_bytes()).map_err(|e| chain(&e))?;
         // SAFETY: no Rust reference points into a span (its invariant).
-        unsafe { self.cache.provider().register(range, Access::READ_WRITE) }.map_err(|e| chain(&e))
+        let register = || unsafe { self.cache.provider().register(range, Access::READ_WRITE) };
+        match register() {
+            Err(error) if error.evicting_may_help() => {
+                // A tight limit is shared with what mode cached keeps between its turns.
+                self.cache.shrink(0);
+                register().map_err(|e| chain(&e))
+            }
+            result => result.map_err(|e| chain(&e)),
+        }
     }
 
-    fn deregister(&self, mr: UringMr) -> Result<()> {
+    fn deregister(&self, mr: Mr<W>) -> Result<()> {
         self.cache.provider().deregister(mr).map_err(|failed| failed.source.to_string())
     }
 
     /// Buffers for a mode, registered where the mode does so beforehand.
-    pub(crate) fn prepare(&self, group: &Group, mode: Mode) -> Result<Stage> {
+    pub(crate) fn prepare(&self, group: &Group, mode: Mode) -> Result<Stage<W>> {
         let pool = Pool::new(group).map_err(|e| e.to_string())?;
         let mut stage = Stage { mode, pool, registered: HashMap::new(), bounce: None };
         if mode == Mode::Preregistered {
@@ -75,7 +88,7 @@ impl Lane {
     }
 
     /// Deregisters what the mode registered beforehand.
-    pub(crate) fn put_away(&self, mut stage: Stage) -> Result<()> {
+    pub(crate) fn put_away(&self, mut stage: Stage<W>) -> Result<()> {
         for (_, mr) in stage.registered.drain() {
             self.deregister(mr)?;
         }
@@ -87,7 +100,7 @@ impl Lane {
     }
 
     /// Transfers until the time is up or the count reached.
-    pub(crate) fn slice(&mut self, stage: &mut Stage, until: Until, figures: &mut Figures) {
+    pub(crate) fn slice(&mut self, stage: &mut Stage<W>, until: Until, figures: &mut Figures) {
         let before = self.cache.stats();
         let (start, first) = (Instant::now(), figures.ops() + figures.errors);
         loop {
@@ -100,6 +113,9 @@ impl Lane {
             }
             if let Err(error) = self.transfer(stage, figures) {
                 figures.error(error);
+                if let Err(error) = self.wire.clear() {
+                    figures.error(error.to_string());
+                }
             }
         }
         match stage.mode {
@@ -109,7 +125,7 @@ impl Lane {
     }
 
     /// Changes the next buffer if it is due, writes new bytes, moves them, and compares.
-    fn transfer(&mut self, stage: &mut Stage, figures: &mut Figures) -> Result<()> {
+    fn transfer(&mut self, stage: &mut Stage<W>, figures: &mut Figures) -> Result<()> {
         let (index, churns) = stage.pool.next();
         if churns {
             figures.churns += 1;
@@ -130,13 +146,18 @@ impl Lane {
         Ok(())
     }
 
-    /// The program changes a buffer. In mode preregistered it also sees to its registration.
-    fn churn(&self, stage: &mut Stage, index: usize) -> Result<()> {
+    /// The program changes a buffer. In mode preregistered it also sees to its registration, and a
+    /// monitor that only knows what it is told is told.
+    fn churn(&self, stage: &mut Stage<W>, index: usize) -> Result<()> {
         let before = stage.pool.span(index).map_err(|e| e.to_string())?;
         if let Some(mr) = stage.registered.remove(&before.base()) {
             self.deregister(mr)?;
         }
         stage.pool.churn(index).map_err(|e| e.to_string())?;
+        if self.told && stage.mode == Mode::Cached {
+            let range = PageRange::covering(before.base(), before.len_bytes()).map_err(|e| chain(&e))?;
+            self.cache.invalidate(range);
+        }
         if stage.mode == Mode::Preregistered {
             let after = stage.pool.span(index).map_err(|e| e.to_string())?;
             stage.registered.insert(after.base(), self.register(after)?);
@@ -145,7 +166,7 @@ impl Lane {
     }
 
     /// What is timed: get it registered, move it, let go.
-    fn registered_transfer(&mut self, stage: &Stage, span: Span, out: bool) -> Result<()> {
+    fn registered_transfer(&mut self, stage: &Stage<W>, span: Span, out: bool) -> Result<()> {
         match stage.mode {
             Mode::Cached => {
                 // SAFETY: no Rust reference points into a span (its invariant).
@@ -169,7 +190,7 @@ impl Lane {
         }
     }
 
-    fn move_copied(&mut self, key: UringKey, bounce: Span, span: Span, out: bool) -> Result<()> {
+    fn move_copied(&mut self, key: Key<W>, bounce: Span, span: Span, out: bool) -> Result<()> {
         if out {
             span.copy_to(bounce);
         }
@@ -180,10 +201,10 @@ impl Lane {
         Ok(())
     }
 
-    fn move_bytes(&mut self, key: UringKey, span: Span, out: bool) -> Result<()> {
+    fn move_bytes(&mut self, key: Key<W>, span: Span, out: bool) -> Result<()> {
         let moved = match out {
-            true => self.wire.send(key.buf_index(), span),
-            false => self.wire.receive(key.buf_index(), span),
+            true => self.wire.send(key, span),
+            false => self.wire.receive(key, span),
         };
         moved.map_err(|error| format!("the transfer failed: {error}"))
     }
@@ -192,7 +213,7 @@ impl Lane {
 /// Errors after which a line is given up.
 const MOST_ERRORS: u64 = 100;
 
-impl Stage {
+impl<W: Wire> Stage<W> {
     fn registered_bytes(&self) -> u64 {
         let spans = self.pool.spans();
         let size = spans.first().map_or(0, |s| s.len_bytes() as u64);

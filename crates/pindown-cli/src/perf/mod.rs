@@ -7,12 +7,19 @@ mod pool;
 mod report;
 mod session;
 mod table;
+mod verbs_wire;
 mod wire;
+
+pub(crate) use figures::Figures;
+pub(crate) use plan::{Group, Plan, Until, size_name};
+pub(crate) use pool::Pool;
 
 use std::time::Duration;
 
+use crate::engine::DeviceArgs;
 use crate::exit::{CliError, Verdict};
 use crate::monitors::MonitorName;
+use crate::peer::Op;
 use crate::ui::Palette;
 
 /// Moves real data through registered buffers, compares every byte with what the CPU sees, and
@@ -23,9 +30,11 @@ pub(crate) struct Args {
     /// The device.
     #[arg(long, value_enum, default_value = "io-uring")]
     provider: Provider,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
     /// Who sees the address space change; "none" shows what goes wrong without.
     #[arg(long, value_enum, default_value = "auto")]
-    monitor: MonitorName,
+    pub(crate) monitor: MonitorName,
     /// How buffers get registered (repeatable; all by default).
     #[arg(long = "mode", value_enum)]
     modes: Vec<Mode>,
@@ -40,13 +49,22 @@ pub(crate) struct Args {
     threads: u32,
     /// Seconds that each line of the result is measured for.
     #[arg(long, conflicts_with = "ops", value_parser = plan::parse_seconds)]
-    seconds: Option<Duration>,
+    pub(crate) seconds: Option<Duration>,
     /// Transfers that each thread makes for each line of the result.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     ops: Option<u64>,
+    /// Between two hosts (verbs): wait here for the other, at ADDRESS or ADDRESS:PORT.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "", conflicts_with = "connect")]
+    pub(crate) listen: Option<String>,
+    /// Between two hosts (verbs): the host that listens. This one's options say what is run.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) connect: Option<String>,
+    /// Between two hosts: how bytes move (repeatable; all by default).
+    #[arg(long = "op", value_enum, value_name = "OP")]
+    pub(crate) transfers: Vec<Op>,
     /// One JSON document on standard output.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// `--provider`.
@@ -61,7 +79,7 @@ pub(crate) enum Provider {
 }
 
 /// `--mode`: how a buffer gets registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
     /// pindown's cache is asked for each transfer.
@@ -77,7 +95,7 @@ pub(crate) enum Mode {
 impl Mode {
     const ALL: [Self; 4] = [Self::Preregistered, Self::Cached, Self::PerOp, Self::Copy];
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Cached => "cached",
             Self::PerOp => "per-op",
@@ -88,7 +106,7 @@ impl Mode {
 }
 
 /// `--churn`: what happens to one buffer every 16 transfers, just before it is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Churn {
     /// Nothing.
@@ -102,7 +120,7 @@ pub(crate) enum Churn {
 }
 
 impl Churn {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Free => "free",
@@ -114,18 +132,32 @@ impl Churn {
 
 /// The verb.
 pub(crate) fn run(args: &Args) -> Result<Verdict, CliError> {
-    if args.provider != Provider::IoUring {
-        return Err(CliError::machine("this build of perf has no such provider", "take --provider io-uring"));
+    if args.listen.is_some() || args.connect.is_some() {
+        return match args.provider {
+            Provider::Verbs => crate::peer::run(args),
+            _ => Err(CliError::Usage("--listen and --connect need --provider verbs".into())),
+        };
     }
-    let mut lanes = session::lanes(args.monitor, args.threads, plan::longest(&args.sizes))?;
+    match args.provider {
+        Provider::IoUring => run_on::<wire::RingWire>(args),
+        Provider::Verbs => run_on::<verbs_wire::VerbsWire>(args),
+        Provider::Sim => {
+            Err(CliError::machine("this build of perf has no such provider", "take --provider io-uring"))
+        }
+    }
+}
+
+fn run_on<W: wire::Wire>(args: &Args) -> Result<Verdict, CliError> {
+    let longest = plan::longest(&args.sizes);
+    let mut lanes = session::lanes::<W>(args.monitor, &args.device, args.threads, longest)?;
     let plan = plan::Plan::new(args, lanes[0].max_bytes() / u64::from(args.threads))?;
     let runs = session::run(&plan, &mut lanes)?;
-    let report = report::Report::new(lanes[0].monitor_name(), runs);
+    let report = report::Report::new::<W>(lanes[0].monitor_name(), runs);
     if args.json {
         println!("{}", serde_json::to_string(&report).map_err(|e| CliError::Usage(e.to_string()))?);
     } else {
         plan.skipped.iter().for_each(|note| println!("{note}"));
-        print!("{}", table::render(&report, Palette::for_stdout()));
+        print!("{}", table::render(&report, W::REGISTERS, Palette::for_stdout()));
     }
     Ok(if report.is_bad() { Verdict::Bad } else { Verdict::Good })
 }

@@ -36,7 +36,7 @@ impl Until {
 }
 
 /// Modes that are measured in turn, so that they share what else the machine does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Group {
     pub(crate) size_bytes: usize,
     pub(crate) churn: Churn,

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::figures::Figures;
 use super::plan::Group;
+use super::wire::Wire;
 use super::{Churn, Mode};
 use crate::machine;
 
@@ -68,8 +69,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(monitor: &'static str, runs: Vec<Run>) -> Self {
-        Self { provider: "io-uring", monitor, kernel: machine::kernel_release(), runs }
+    pub(crate) fn new<W: Wire>(monitor: &'static str, runs: Vec<Run>) -> Self {
+        Self { provider: W::PROVIDER, monitor, kernel: machine::kernel_release(), runs }
     }
 
     /// Whether mode cached moved a wrong byte, or anything failed.

@@ -9,6 +9,8 @@ use super::figures::Figures;
 use super::lane::{Lane, Stage};
 use super::plan::{Group, Plan, Until};
 use super::report::Run;
+use super::wire::Wire;
+use crate::engine::DeviceArgs;
 use crate::exit::CliError;
 use crate::monitors::MonitorName;
 use crate::ui;
@@ -18,12 +20,17 @@ use crate::ui;
 const ROUNDS: u32 = 64;
 
 /// A lane for each thread.
-pub(crate) fn lanes(monitor: MonitorName, threads: u32, lane_bytes: usize) -> Result<Vec<Lane>, CliError> {
-    (0..threads).map(|_| Lane::new(monitor, lane_bytes)).collect()
+pub(crate) fn lanes<W: Wire>(
+    monitor: MonitorName,
+    device: &DeviceArgs,
+    threads: u32,
+    lane_bytes: usize,
+) -> Result<Vec<Lane<W>>, CliError> {
+    (0..threads).map(|_| Lane::new(monitor, device, lane_bytes)).collect()
 }
 
 /// All lines of the result.
-pub(crate) fn run(plan: &Plan, lanes: &mut [Lane]) -> Result<Vec<Run>, CliError> {
+pub(crate) fn run<W: Wire>(plan: &Plan, lanes: &mut [Lane<W>]) -> Result<Vec<Run>, CliError> {
     let turns = plan.groups.len() as u64 * plan.modes.len() as u64 * u64::from(ROUNDS);
     let bar = ui::progress(turns, "perf");
     let mut runs = Vec::new();
@@ -35,15 +42,15 @@ pub(crate) fn run(plan: &Plan, lanes: &mut [Lane]) -> Result<Vec<Run>, CliError>
 }
 
 /// A lane with its stages and figures, one of each a mode.
-struct Worker<'a> {
-    lane: &'a mut Lane,
-    stages: Vec<(Stage, Figures)>,
+struct Worker<'a, W: Wire> {
+    lane: &'a mut Lane<W>,
+    stages: Vec<(Stage<W>, Figures)>,
 }
 
-fn run_group(
+fn run_group<W: Wire>(
     group: &Group,
     plan: &Plan,
-    lanes: &mut [Lane],
+    lanes: &mut [Lane<W>],
     bar: &ProgressBar,
 ) -> Result<Vec<Run>, CliError> {
     let mut workers =
@@ -63,7 +70,11 @@ fn run_group(
     Ok(plan.modes.iter().zip(&totals).map(|(mode, total)| Run::new(group, *mode, threads, total)).collect())
 }
 
-fn prepare<'a>(lane: &'a mut Lane, group: &Group, modes: &[Mode]) -> Result<Worker<'a>, CliError> {
+fn prepare<'a, W: Wire>(
+    lane: &'a mut Lane<W>,
+    group: &Group,
+    modes: &[Mode],
+) -> Result<Worker<'a, W>, CliError> {
     let stages = modes.iter().map(|mode| lane.prepare(group, *mode).map(|stage| (stage, Figures::new())));
     let stages = stages.collect::<Result<Vec<_>, _>>().map_err(cannot_register)?;
     Ok(Worker { lane, stages })
@@ -74,7 +85,7 @@ fn cannot_register(error: String) -> CliError {
 }
 
 /// Touches code and memory once, uncounted.
-fn warm_up(workers: &mut [Worker<'_>], modes: usize) {
+fn warm_up<W: Wire>(workers: &mut [Worker<'_, W>], modes: usize) {
     for mode in 0..modes {
         turn(workers, mode, Until::Elapsed(Duration::from_millis(2)));
         for worker in &mut *workers {
@@ -84,8 +95,8 @@ fn warm_up(workers: &mut [Worker<'_>], modes: usize) {
 }
 
 /// One mode's turn, on all threads at a time.
-fn turn(workers: &mut [Worker<'_>], mode: usize, until: Until) {
-    let work = |worker: &mut Worker<'_>| {
+fn turn<W: Wire>(workers: &mut [Worker<'_, W>], mode: usize, until: Until) {
+    let work = |worker: &mut Worker<'_, W>| {
         let (stage, figures) = &mut worker.stages[mode];
         worker.lane.slice(stage, until, figures);
     };
@@ -98,7 +109,7 @@ fn turn(workers: &mut [Worker<'_>], mode: usize, until: Until) {
     });
 }
 
-fn finish(worker: Worker<'_>, totals: &mut [Figures]) -> Result<(), CliError> {
+fn finish<W: Wire>(worker: Worker<'_, W>, totals: &mut [Figures]) -> Result<(), CliError> {
     for ((stage, mut figures), total) in worker.stages.into_iter().zip(totals) {
         figures.finish();
         total.add(&figures);

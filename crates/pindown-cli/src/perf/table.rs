@@ -8,11 +8,11 @@ use super::{Churn, Mode};
 use crate::ui::{Colour, Palette, count, duration};
 
 /// The whole text.
-pub(crate) fn render(report: &Report, palette: Palette) -> String {
+pub(crate) fn render(report: &Report, registers: &str, palette: Palette) -> String {
     let mut out = String::new();
     let threads = report.runs.first().map_or(1, |run| run.threads);
     let head = format!(
-        "pindown perf: {} fixed buffers, monitor {}, Linux {}, {threads} thread{}",
+        "pindown perf: {} {registers}, monitor {}, Linux {}, {threads} thread{}",
         report.provider,
         report.monitor,
         report.kernel,

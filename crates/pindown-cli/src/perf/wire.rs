@@ -1,15 +1,59 @@
-//! [`Wire`]: a ring, and the other end of what it moves.
+//! [`Wire`]: a device, and the other end of what it moves.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use pindown::provider::io_uring::{UringKey, UringProvider};
+use pindown::{Cache, Provider};
+
+use crate::engine::DeviceArgs;
+use crate::exit::CliError;
+use crate::monitors::{self, MonitorName};
 use crate::sys::{self, Ring, Span};
+
+/// Moves bytes between a registered buffer and an end of its own.
+pub(crate) trait Wire: Sized + Send {
+    /// Who registers.
+    type Provider: Provider;
+    /// Its name in JSON.
+    const PROVIDER: &'static str;
+    /// What it registers, for people.
+    const REGISTERS: &'static str;
+
+    /// For transfers of up to `len` bytes, with a cache over its provider.
+    fn open(
+        monitor: MonitorName,
+        device: &DeviceArgs,
+        len: usize,
+    ) -> Result<(Self, Cache<Self::Provider>), CliError>;
+    /// Sends all bytes of `span`, registered under `key`.
+    fn send(&mut self, key: Key<Self>, span: Span) -> io::Result<()>;
+    /// Readies `len` bytes of the pattern of `seed` to come in.
+    fn ready(&mut self, len: usize, seed: u64) -> io::Result<()>;
+    /// Receives what is ready into `span`, registered under `key` and held by the caller.
+    fn receive(&mut self, key: Key<Self>, span: Span) -> io::Result<()>;
+    /// Whether the CPU sees in `span` what was moved.
+    fn agrees(&self, span: Span) -> bool;
+    /// After a failed transfer: takes what it left behind, so that the next is not blamed for it.
+    fn clear(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+    /// Time off the clock since the last call.
+    fn take_off_clock(&mut self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// The key of a wire's registrations.
+pub(crate) type Key<W> = <<W as Wire>::Provider as Provider>::Key;
+/// A wire's registration.
+pub(crate) type Mr<W> = <<W as Wire>::Provider as Provider>::Mr;
 
 /// WRITE_FIXED goes into a pipe and READ_FIXED comes from it. The kernel does both at once on the
 /// thread that asks (files would go through a helper thread), so that what is timed is registration
 /// and copying. Filling and emptying the pipe is off the clock.
-pub(crate) struct Wire {
+pub(crate) struct RingWire {
     ring: Ring,
     near: PipeWriter,
     far: PipeReader,
@@ -21,21 +65,35 @@ pub(crate) struct Wire {
     off_clock: Duration,
 }
 
-impl Wire {
-    /// For transfers of up to `len` bytes.
-    pub(crate) fn new(len: usize) -> io::Result<Self> {
+impl RingWire {
+    fn new(len: usize) -> io::Result<Self> {
         let (far, near) = io::pipe()?;
         let room = sys::set_pipe_size(&near, len)?;
         let (ring, bytes) = (Ring::without_table()?, vec![0; len]);
         Ok(Self { ring, near, far, room, bytes, off_clock: Duration::ZERO })
     }
+}
 
-    /// Sends all bytes of `span` through the fixed buffer `slot`.
-    pub(crate) fn send(&mut self, slot: u16, span: Span) -> io::Result<()> {
+impl Wire for RingWire {
+    type Provider = UringProvider;
+    const PROVIDER: &'static str = "io-uring";
+    const REGISTERS: &'static str = "fixed buffers";
+
+    fn open(
+        monitor: MonitorName,
+        _device: &DeviceArgs,
+        len: usize,
+    ) -> Result<(Self, Cache<UringProvider>), CliError> {
+        let wire = Self::new(len).map_err(monitors::no_ring)?;
+        let cache = monitors::cache_on(&wire, monitor)?;
+        Ok((wire, cache))
+    }
+
+    fn send(&mut self, key: UringKey, span: Span) -> io::Result<()> {
         let mut at = 0;
         while at < span.len_bytes() {
             let part = span.part(at, self.room.min(span.len_bytes() - at));
-            let sent = self.ring.write_fixed(slot, part, &self.near)?;
+            let sent = self.ring.write_fixed(key.buf_index(), part, &self.near)?;
             let start = Instant::now();
             nonzero(sent)?;
             self.far.read_exact(&mut self.bytes[at..at + sent])?;
@@ -45,16 +103,12 @@ impl Wire {
         Ok(())
     }
 
-    /// Readies `len` bytes of the pattern of `seed` to come in.
-    pub(crate) fn ready(&mut self, len: usize, seed: u64) -> io::Result<()> {
-        for (i, word) in self.bytes[..len].chunks_exact_mut(8).enumerate() {
-            word.copy_from_slice(&sys::pattern(seed, i as u64).to_ne_bytes());
-        }
+    fn ready(&mut self, len: usize, seed: u64) -> io::Result<()> {
+        sys::fill_pattern(&mut self.bytes[..len], seed);
         self.near.write_all(&self.bytes[..len.min(self.room)])
     }
 
-    /// Receives what is ready into `span` through the fixed buffer `slot`.
-    pub(crate) fn receive(&mut self, slot: u16, span: Span) -> io::Result<()> {
+    fn receive(&mut self, key: UringKey, span: Span) -> io::Result<()> {
         let (len, mut at) = (span.len_bytes(), 0);
         let mut in_pipe = len.min(self.room);
         while at < len {
@@ -64,20 +118,25 @@ impl Wire {
                 self.near.write_all(&self.bytes[at..in_pipe])?;
                 self.off_clock += start.elapsed();
             }
-            let got = self.ring.read_fixed(slot, span.part(at, in_pipe - at), &self.far)?;
+            let got = self.ring.read_fixed(key.buf_index(), span.part(at, in_pipe - at), &self.far)?;
             nonzero(got)?;
             at += got;
         }
         Ok(())
     }
 
-    /// Whether the CPU sees in `span` what was moved.
-    pub(crate) fn agrees(&self, span: Span) -> bool {
+    fn agrees(&self, span: Span) -> bool {
         span.equals(&self.bytes[..span.len_bytes()])
     }
 
-    /// Time off the clock since the last call.
-    pub(crate) fn take_off_clock(&mut self) -> Duration {
+    fn clear(&mut self) -> io::Result<()> {
+        while sys::wait_readable(&self.far, 0)? {
+            nonzero(self.far.read(&mut self.bytes)?)?;
+        }
+        Ok(())
+    }
+
+    fn take_off_clock(&mut self) -> Duration {
         std::mem::take(&mut self.off_clock)
     }
 }
@@ -86,7 +145,7 @@ fn nonzero(moved: usize) -> io::Result<()> {
     if moved == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
 }
 
-impl AsFd for Wire {
+impl AsFd for RingWire {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
     }

@@ -159,6 +159,13 @@ pub(crate) fn pattern(seed: u64, i: u64) -> u64 {
     (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ i).wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(31)
 }
 
+/// The pattern of `seed`, in memory of Rust's.
+pub(crate) fn fill_pattern(bytes: &mut [u8], seed: u64) {
+    for (i, word) in bytes.chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&pattern(seed, i as u64).to_ne_bytes());
+    }
+}
+
 fn is_mapped(page: usize) -> bool {
     let mut resident = 0_u8;
     // SAFETY: mincore(2) looks at no memory; it writes one byte for one page.

@@ -18,17 +18,16 @@ impl<P: Provider> Inner<P> {
             {
                 let mut state = self.drained_state();
                 for index in state.overlapping(range) {
-                    let ours = self.slab.get(index).is_some_and(|r| r.range().overlaps(range));
-                    if ours {
+                    if self.overlaps(index, range) {
                         state.doom(&self.slab, index, RegionState::Evicted, &self.counters);
                     }
                 }
             }
             self.reap();
-            self.retry_failing();
+            self.retry_failing(self.host.now_ns());
             match self.flushed(range) {
                 Some(result) => return result,
-                None => std::thread::yield_now(), // another thread is deregistering
+                None => crate::sync::yield_now(), // another thread is deregistering
             }
         }
     }
@@ -50,19 +49,24 @@ impl<P: Provider> Inner<P> {
         if !held.is_empty() {
             return Some(Err(FlushError::Held { held }));
         }
-        let failing = state.failing.iter().filter(|f| f.range.overlaps(range)).count();
+        let failing = state.failing.iter().filter(|f| f.leaving.range.overlaps(range)).count();
         if failing > 0 {
             return Some(Err(FlushError::Failing { failing }));
         }
-        let busy = state.reaping > 0 || state.flights.iter().any(|f| f.range.overlaps(range));
+        let unheld = state.doomed.iter().any(|d| !d.held && self.overlaps(d.index, range));
+        let busy = unheld || state.reaping > 0 || state.flights.iter().any(|f| f.range.overlaps(range));
         (!busy).then_some(Ok(()))
     }
 
     fn held_in(&self, state: &State<P>, range: PageRange) -> Vec<PageRange> {
-        let doomed = state.doomed.iter().map(|d| d.index);
+        let doomed = state.doomed.iter().filter(|d| d.held).map(|d| d.index);
         let indices = doomed.chain(state.single.iter().copied());
         let ranges = indices.filter_map(|i| self.slab.get(i)).map(|r| r.range());
         ranges.filter(|r| r.overlaps(range)).collect()
+    }
+
+    fn overlaps(&self, index: u32, range: PageRange) -> bool {
+        self.slab.get(index).is_some_and(|r| r.range().overlaps(range))
     }
 
     pub(super) fn close(&self, timeout: Duration) -> Result<(), CloseError> {
@@ -73,7 +77,7 @@ impl<P: Provider> Inner<P> {
         let deadline_ns = self.host.now_ns().saturating_add(timeout.as_nanos() as u64);
         loop {
             self.reap();
-            self.retry_failing();
+            self.retry_failing(self.host.now_ns());
             let left = self.left();
             if left.0 == 0 {
                 return Ok(());
@@ -116,7 +120,7 @@ impl<P: Provider> Drop for Inner<P> {
         self.doom_all();
         if self.check_thread().is_ok() {
             self.reap();
-            self.retry_failing();
+            self.retry_failing(u64::MAX);
         }
         if self.left().0 > 0 {
             std::mem::forget(self.slab.clone());

@@ -5,7 +5,7 @@ use super::state::State;
 use crate::hold::State as RegionState;
 use crate::monitor::{Drained, EventKind};
 use crate::pending::Taken;
-use crate::sync::MutexGuard;
+use crate::sync::{MutexGuard, yield_now};
 use crate::{PageRange, Provider};
 
 impl<P: Provider> Inner<P> {
@@ -45,7 +45,7 @@ impl<P: Provider> Inner<P> {
                 return own;
             }
             spins += 1;
-            if spins < 128 { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if spins < 128 && !cfg!(loom) { std::hint::spin_loop() } else { yield_now() }
         }
     }
 

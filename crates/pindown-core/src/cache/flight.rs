@@ -8,6 +8,8 @@ use crate::{Access, AcquireError, PageRange};
 pub(crate) struct Flight {
     pub(crate) range: PageRange,
     pub(crate) access: Access,
+    /// Others may wait for it; not so for registrations that are used once.
+    shared: bool,
     /// The range changed since the flight began: what it registers may be stale already. Set under
     /// the cache's lock.
     invalidated: AtomicBool,
@@ -27,10 +29,11 @@ pub(crate) enum Landed {
 }
 
 impl Flight {
-    pub(crate) fn new(range: PageRange, access: Access) -> Self {
+    pub(crate) fn new(range: PageRange, access: Access, shared: bool) -> Self {
         Self {
             range,
             access,
+            shared,
             invalidated: AtomicBool::new(false),
             landed: Mutex::new(None),
             bell: Condvar::new(),
@@ -39,7 +42,12 @@ impl Flight {
 
     /// Whether waiting for it can answer a request.
     pub(crate) fn serves(&self, range: PageRange, access: Access) -> bool {
-        self.range.contains(range) && self.access.serves(access) && !self.is_invalidated()
+        self.range.contains(range) && self.access.serves(access) && self.is_shared()
+    }
+
+    /// Whether what it makes will be there for others.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared && !self.is_invalidated()
     }
 
     pub(crate) fn invalidate(&self) {

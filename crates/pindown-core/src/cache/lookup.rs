@@ -33,9 +33,21 @@ impl<P: Provider> Inner<P> {
     #[inline(always)]
     pub(super) fn hit(&self, addr: usize, len: usize, access: Access) -> Option<Held<P>> {
         let end = addr.checked_add(len)?;
-        if len == 0 || end > ADDRESS_SPACE_END || !self.is_settled() || !self.is_current() {
+        if len == 0 || end > ADDRESS_SPACE_END || (self.must_look && !self.may_hit()) || !self.is_current() {
             return None;
         }
+        self.find_fast(addr, len, access)
+    }
+
+    /// Recorded requests go the slow way, so that recording costs nothing when it is off.
+    #[inline(always)]
+    fn may_hit(&self) -> bool {
+        self.recorder.is_none() && self.is_settled()
+    }
+
+    /// The rest of [`hit`](Self::hit): the request is a range, nothing is to be drained.
+    #[inline(always)]
+    pub(super) fn find_fast(&self, addr: usize, len: usize, access: Access) -> Option<Held<P>> {
         let pages = ((addr & (PAGE_SIZE - 1)) + len).div_ceil(PAGE_SIZE) as u64;
         let found = self.table.find((addr >> PAGE_SHIFT) as u64, pages, access.class() | FAST)?;
         let index = found.entry.index();
@@ -75,16 +87,27 @@ impl<P: Provider> Inner<P> {
         len: usize,
         access: Access,
     ) -> Option<Registration<P>> {
+        match self_.recorder {
+            Some(recorder) => Self::lookup_recorded(self_, recorder, addr, len, access),
+            None => Self::lookup_exact(self_, addr, len, access),
+        }
+    }
+
+    pub(super) fn lookup_exact(
+        self_: &Arc<Self>,
+        addr: usize,
+        len: usize,
+        access: Access,
+    ) -> Option<Registration<P>> {
         let range = PageRange::covering(addr, len).ok()?;
         if self_.drained.is_forked() || !self_.is_settled() {
             return None;
         }
         let state = self_.drained_state();
         let held = if state.closed { None } else { self_.find_held(state, range, access) };
-        if held.is_none() {
-            self_.counters.misses.add(1);
-        }
-        held.map(Registration::cached)
+        let counters = &self_.counters;
+        if held.is_some() { &counters.hits } else { &counters.misses }.add(1);
+        held.map(Registration::new)
     }
 
     /// The exact lookup, under the lock: any region that serves the request. Asks the monitor,
@@ -102,13 +125,11 @@ impl<P: Provider> Inner<P> {
             let Some(stamp) = held.stamp() else {
                 self.learn(&mut state, index, range);
                 held.touch(&self.clock);
-                self.counters.hits.add(1);
                 return Some(held);
             };
             drop(state);
             if self.generation.monitor().validate(held.range(), stamp) == Validity::Valid {
                 held.touch(&self.clock);
-                self.counters.hits.add(1);
                 return Some(held);
             }
             state = self.drained_state();
@@ -138,10 +159,14 @@ impl<P: Provider> Inner<P> {
         state.slow_requests += 1;
         // Summing all threads' hits on every miss would cost more than it tells.
         if state.slow_requests.is_multiple_of(16) {
-            self.clock.advance(state.slow_requests + hold::registry().hits(self.id));
+            let requests = state.slow_requests + hold::registry().hits(self.id);
+            self.clock.advance(requests.max(self.clock.now() + 1));
         } else {
             self.clock.advance(self.clock.now() + 1);
         }
-        self.clock.now()
+        let (now, state) = (self.clock.now(), &mut *state);
+        self.clock.take_samples(&mut state.reused);
+        state.policy.reused(&state.reused, now);
+        now
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::flight::{Flight, Landed};
 use super::room::Room;
-use super::state::State;
+use super::state::{Leaving, State};
 use super::widening::{Extent, Widening};
 use super::{Inner, Registration};
 use crate::hold::{Held, NewRegion, State as RegionState};
-use crate::monitor::{MonitorError, Stamp, Subscription};
+use crate::monitor::{Monitor, MonitorError, Stamp, Subscription};
 use crate::sync::MutexGuard;
 use crate::{Access, AcquireError, Affinity, Mapping, PageRange, Provider, RegisterError};
 
@@ -31,7 +31,11 @@ impl Plan {
 /// What the locked part of a request decides.
 enum Begun<P: Provider> {
     Hit(Held<P>),
+    /// It answers this request, too.
     Wait(Arc<Flight>),
+    /// It overlaps this request: what it registers counts when this one is planned.
+    WaitTurn(Arc<Flight>),
+    LookAgain,
     Fly(Plan),
     AskMapping,
     Reap,
@@ -50,11 +54,46 @@ struct Fresh<P: Provider> {
     stamp: Option<Stamp>,
     cost_ns: u64,
     cacheable: bool,
+    subscribed: bool,
+}
+
+/// A subscription, which ends unless its registration comes to be.
+struct Watch<'a> {
+    monitor: &'a dyn Monitor,
+    range: PageRange,
+    subscribed: bool,
+}
+
+impl Watch<'_> {
+    /// From now on whoever has the registration ends it.
+    fn keep(mut self) -> bool {
+        std::mem::take(&mut self.subscribed)
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if self.subscribed {
+            self.monitor.unsubscribe(self.range);
+        }
+    }
 }
 
 impl<P: Provider> Inner<P> {
     #[cold]
     pub(super) fn acquire_slow(
+        self_: &Arc<Self>,
+        addr: usize,
+        len: usize,
+        access: Access,
+    ) -> Result<Registration<P>, AcquireError> {
+        match self_.recorder {
+            Some(recorder) => Self::acquire_recorded(self_, recorder, addr, len, access),
+            None => Self::acquire_exact(self_, addr, len, access),
+        }
+    }
+
+    pub(super) fn acquire_exact(
         self_: &Arc<Self>,
         addr: usize,
         len: usize,
@@ -87,7 +126,12 @@ impl<P: Provider> Inner<P> {
                 counted = true;
             }
             match begun {
-                Begun::Hit(held) => return Ok(Registration::cached(held)),
+                Begun::Hit(held) => {
+                    self_.counters.hits.add(u64::from(!counted));
+                    return Ok(Registration::new(held));
+                }
+                Begun::LookAgain => {}
+                Begun::WaitTurn(flight) => drop(flight.wait()),
                 Begun::AskMapping => mapping = Some(self_.host.mapping(request)),
                 Begun::Reap => self_.reap_or_yield(),
                 Begun::Wait(flight) => match self_.wait_for(&flight) {
@@ -97,7 +141,7 @@ impl<P: Provider> Inner<P> {
                 },
                 Begun::Fly(plan) => match Self::fly(self_, plan)? {
                     Flown::Done(registration) => return Ok(registration),
-                    Flown::Raced => attempt += 1,
+                    Flown::Raced => (attempt, mapping) = (attempt + 1, None),
                 },
             }
         }
@@ -124,10 +168,7 @@ impl<P: Provider> Inner<P> {
             return self.begin_flight(state, request, access, Some(None), true);
         }
         if state.map.find(request, access.class()).is_some() {
-            match self.find_held(state, request, access) {
-                Some(held) => return Ok(Begun::Hit(held)),
-                None => return self.begin_flight(self.drained_state(), request, access, mapping, false),
-            }
+            return Ok(self.find_held(state, request, access).map_or(Begun::LookAgain, Begun::Hit));
         }
         self.begin_flight(state, request, access, mapping, false)
     }
@@ -142,6 +183,12 @@ impl<P: Provider> Inner<P> {
     ) -> Result<Begun<P>, AcquireError> {
         if let Some(flight) = state.flights.iter().find(|f| !single && f.serves(request, access)) {
             return Ok(Begun::Wait(flight.clone()));
+        }
+        let overlaps = |f: &&Arc<Flight>| f.is_shared() && f.range.overlaps(request);
+        if let Some(flight) =
+            state.flights.iter().find(overlaps).filter(|_| !single && self.may_widen(access))
+        {
+            return Ok(Begun::WaitTurn(flight.clone()));
         }
         self.check_thread()?;
         let extent = if single {
@@ -168,11 +215,8 @@ impl<P: Provider> Inner<P> {
         access: Access,
         single: bool,
     ) -> Plan {
-        let flight = Arc::new(Flight::new(extent.range, access));
-        if single {
-            // Not shared; but a change meanwhile must still be noticed.
-            flight.land(Landed::Again);
-        }
+        // Listed also if it is not shared: a change meanwhile must be noticed.
+        let flight = Arc::new(Flight::new(extent.range, access, !single));
         state.flights.push(flight.clone());
         state.charge(extent.range.pages(), extent.zoned);
         self.note_charge(state);
@@ -227,7 +271,8 @@ impl<P: Provider> Inner<P> {
     /// Watches, then registers: a change in between is reported, and found when publishing.
     fn register(&self, plan: &Plan) -> Result<Fresh<P>, AcquireError> {
         let range = plan.extent.range;
-        let (cacheable, stamp) = match self.subscribe(plan)? {
+        let (subscription, watch) = self.subscribe(plan)?;
+        let (cacheable, stamp) = match subscription {
             Subscription::Events => (true, None),
             Subscription::Checked(stamp) => (true, Some(stamp)),
             Subscription::Uncacheable(_) => (false, None),
@@ -239,10 +284,11 @@ impl<P: Provider> Inner<P> {
             }
             result => result,
         };
-        // Each subscription has one end: here, or with the deregistration.
-        let mr = registered.inspect_err(|_| self.generation.monitor().unsubscribe(range))?;
+        let mr = registered?; // `watch` ends the subscription if this returns
         let cost_ns = self.host.now_ns().saturating_sub(started_ns);
-        Ok(Fresh { mr, stamp, cost_ns, cacheable: cacheable && !plan.single })
+        self.note_cost(cost_ns);
+        let subscribed = watch.keep();
+        Ok(Fresh { mr, stamp, cost_ns, cacheable: cacheable && !plan.single, subscribed })
     }
 
     fn register_once(&self, range: PageRange, access: Access) -> Result<P::Mr, RegisterError> {
@@ -251,15 +297,20 @@ impl<P: Provider> Inner<P> {
         unsafe { self.provider.register(range, access) }
     }
 
-    fn subscribe(&self, plan: &Plan) -> Result<Subscription, AcquireError> {
-        if self.coherent {
-            return Ok(Subscription::Events);
+    fn subscribe(&self, plan: &Plan) -> Result<(Subscription, Watch<'_>), AcquireError> {
+        let monitor = &**self.generation.monitor();
+        let mut watch = Watch { monitor, range: plan.extent.range, subscribed: false };
+        if self.coherent || plan.single {
+            return Ok((Subscription::Events, watch));
         }
-        match self.generation.monitor().subscribe(plan.extent.range, plan.access) {
-            Ok(subscription) => Ok(subscription),
+        match monitor.subscribe(watch.range, plan.access) {
+            Ok(subscription) => {
+                watch.subscribed = true;
+                Ok((subscription, watch))
+            }
             Err(MonitorError::Forked) => Err(AcquireError::Forked),
             // Not being able to watch is no reason not to serve.
-            Err(_) => Ok(Subscription::Uncacheable("the monitor could not watch the range")),
+            Err(_) => Ok((Subscription::Uncacheable("the monitor could not watch the range"), watch)),
         }
     }
 
@@ -271,7 +322,8 @@ impl<P: Provider> Inner<P> {
         if !usable || (state.closed && fresh.cacheable) {
             drop(state);
             self_.counters.raced.add(1);
-            self_.discard(fresh.mr, plan.extent);
+            let Extent { range, zoned } = plan.extent;
+            self_.discard(Leaving { mr: fresh.mr, range, zoned, subscribed: fresh.subscribed });
             landing.land(Landed::Again, false);
             return Flown::Raced;
         }
@@ -279,16 +331,13 @@ impl<P: Provider> Inner<P> {
         let cost_ns = fresh.cost_ns;
         let new = self_.new_region(plan, fresh, now);
         let (index, region) = state.insert(&self_.slab, new, plan.request, cost_ns);
-        let held = Held::count(region);
+        let held = if cacheable { Held::count(region) } else { Held::single(region, self_.clone(), index) };
         if plan.single && plan.flight.is_invalidated() {
             region.set_state(RegionState::Stale);
         }
         self_.count_new(region.range(), cacheable);
         landing.land_locked(&mut state, if cacheable { Landed::Published } else { Landed::Again });
-        Flown::Done(match cacheable {
-            true => Registration::cached(held),
-            false => Registration::single(held, self_.clone(), index),
-        })
+        Flown::Done(Registration::new(held))
     }
 
     fn new_region(&self, plan: &Plan, fresh: Fresh<P>, now: u64) -> NewRegion<P> {
@@ -300,6 +349,7 @@ impl<P: Provider> Inner<P> {
             at_once: self.provider.release_at_once(&fresh.mr),
             mr: fresh.mr,
             stamp: fresh.stamp,
+            subscribed: fresh.subscribed,
             zoned: plan.extent.zoned,
             now,
         }

@@ -8,25 +8,34 @@
 //! | `reap` | what nobody holds is deregistered |
 //! | `room` | budget and eviction |
 //! | `zones`, `widening` | how much more than asked for is registered |
+//! | `watch` | who asked to be told when a region ends |
 //! | `close` | flush and close |
+//! | `upkeep` | expiry, and what there is |
+//! | `recorded` | requests while a trace is recorded |
 
 mod close;
 mod config;
 mod drain;
-mod flight;
+pub(crate) mod flight;
 mod lookup;
 mod miss;
 mod reap;
+mod recorded;
 mod registration;
 mod room;
 mod state;
 #[cfg(all(test, not(loom)))]
 mod tests;
+#[cfg(all(test, not(loom)))]
+mod tests_faults;
+mod upkeep;
+mod watch;
 mod widening;
 mod zones;
 
 pub use config::Config;
 pub use registration::Registration;
+pub use watch::Ended;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,6 +46,7 @@ use crate::hold::{self, Drained, Generation, Slab};
 use crate::interval_map::{IntervalMap, Table};
 use crate::stats::Counters;
 use crate::sync::{Mutex, MutexGuard, lock};
+use crate::trace::{self, Recorder};
 use crate::{
     Access, AcquireError, BuildError, CloseError, FlushError, Host, Monitor, Notifier, PageRange, Provider,
     ProviderCaps, Stats,
@@ -70,6 +80,9 @@ pub(crate) struct Inner<P: Provider> {
     id: u32,
     uses_slots: bool,
     must_settle: bool,
+    /// Hits must do more than look: settle, or be recorded.
+    must_look: bool,
+    recorder: Option<&'static Recorder>,
     coherent: bool,
     state: Mutex<State<P>>,
     provider: P,
@@ -93,7 +106,8 @@ impl<P: Provider> std::fmt::Debug for Inner<P> {
 /// Cache ids are never used twice, so a hold that outlives its cache means nothing to another.
 fn next_id() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+    // A model is run many times and must do the same each time.
+    if cfg!(loom) { 1 } else { NEXT.fetch_add(1, Ordering::Relaxed) }
 }
 
 impl<P: Provider> Inner<P> {
@@ -113,6 +127,8 @@ impl<P: Provider> Inner<P> {
             id: next_id(),
             uses_slots: host.has_asymmetric_fence(),
             must_settle: monitor.must_settle(),
+            must_look: monitor.must_settle() || trace::recorder().is_some(),
+            recorder: trace::recorder(),
             coherent: caps.coherent,
             bounds: Bounds::new(&config, &caps),
             provider,
@@ -166,7 +182,7 @@ impl<P: Provider> Cache<P> {
     #[inline]
     pub fn lookup(&self, addr: *const u8, len: usize, access: Access) -> Option<Registration<P>> {
         match self.0.hit(addr.addr(), len, access) {
-            Some(held) => Some(Registration::cached(held)),
+            Some(held) => Some(Registration::new(held)),
             None => Inner::lookup_slow(&self.0, addr.addr(), len, access),
         }
     }
@@ -194,7 +210,7 @@ impl<P: Provider> Cache<P> {
         access: Access,
     ) -> Result<Registration<P>, AcquireError> {
         match self.0.hit(addr.addr(), len, access) {
-            Some(held) => Ok(Registration::cached(held)),
+            Some(held) => Ok(Registration::new(held)),
             None => Inner::acquire_slow(&self.0, addr.addr(), len, access),
         }
     }

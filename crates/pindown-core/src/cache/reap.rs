@@ -1,14 +1,14 @@
 //! What nobody finds and nobody holds is deregistered.
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::Inner;
-use super::state::{Doomed, Failing, State, span_of};
-use super::widening::Extent;
-use crate::hold;
+use super::state::{Doomed, Failing, Leaving, State, span_of};
+use crate::hold::{self, Retire, State as RegionState};
 use crate::provider::DeregisterFailed;
-use crate::sync::{Ordering, fence};
+use crate::sync::{FenceAt, full_fence, yield_now};
 use crate::{PageRange, Provider};
 
 /// How often held stale regions are looked at again, and how long deregistrations are gathered
@@ -28,7 +28,7 @@ impl<P: Provider> Inner<P> {
         if self.check_thread().is_err() {
             return 0;
         }
-        self.reap() + self.retry_failing()
+        self.reap() + self.retry_failing(self.host.now_ns())
     }
 
     /// The part of [`drive`](Self::drive) that cannot wait: huge pages stay taken while pinned.
@@ -52,7 +52,15 @@ impl<P: Provider> Inner<P> {
 
     pub(super) fn reap_or_yield(&self) {
         if self.reap() == 0 {
-            std::thread::yield_now();
+            yield_now();
+        }
+    }
+
+    /// Like [`reap`](Self::reap), and waits for what other threads are deregistering.
+    pub(super) fn reap_all(&self) {
+        self.reap();
+        while self.state().reaping > 0 {
+            yield_now();
         }
     }
 
@@ -74,8 +82,8 @@ impl<P: Provider> Inner<P> {
             |d: &Doomed| held.contains(&d.index) || self.slab.get(d.index).is_some_and(|r| r.is_counted());
         let (keep, go): (Vec<_>, Vec<_>) = batch.iter().copied().partition(is_held);
         self.keep(&keep);
-        let failed: Vec<_> = go.iter().filter_map(|d| self.deregister_region(d.index)).collect();
-        self.settle(&go, failed, batch.len() as u64)
+        let partings: Vec<_> = go.iter().map(|d| (d.index, self.deregister_region(d.index))).collect();
+        self.settle(partings, batch.len() as u64)
     }
 
     fn take_doomed(&self) -> Vec<Doomed> {
@@ -90,13 +98,14 @@ impl<P: Provider> Inner<P> {
         if self.uses_slots {
             self.host.asymmetric_fence();
         }
-        fence(Ordering::SeqCst);
+        full_fence(FenceAt::Retire);
     }
 
     fn keep(&self, keep: &[Doomed]) {
         let mut state = self.state();
         for doomed in keep {
-            if !doomed.held {
+            let stale = self.slab.get(doomed.index).is_some_and(|r| r.state() == RegionState::Stale);
+            if stale && !doomed.held {
                 self.counters.invalidated_held.add(1);
             }
             state.doomed.push(Doomed { held: true, ..*doomed });
@@ -104,60 +113,61 @@ impl<P: Provider> Inner<P> {
     }
 
     /// Gives an unheld, unlinked region's registration back.
-    fn deregister_region(&self, index: u32) -> Option<Failing<P>> {
-        let region = self.slab.get(index)?;
+    fn deregister_region(&self, index: u32) -> Parting<P> {
+        let Some(region) = self.slab.get(index) else { return Parting::Lost };
         // SAFETY: the caller took the index out of `doomed`, where only unlinked regions are, and
         // since then passed the fence and found no hold.
-        let mr = unsafe { self.slab.take(index) }?;
-        let (range, zoned) = (region.range(), region.is_zoned());
-        self.deregister(mr, range, zoned, 1)
+        let Some(mr) = (unsafe { self.slab.take(index) }) else { return Parting::Lost };
+        let (range, zoned, subscribed) = (region.range(), region.is_zoned(), region.is_subscribed());
+        self.deregister(Leaving { mr, range, zoned, subscribed }, 1)
     }
 
-    /// `None` when it is gone.
-    fn deregister(&self, mr: P::Mr, range: PageRange, zoned: bool, tries: u32) -> Option<Failing<P>> {
-        match self.provider.deregister(mr) {
-            Ok(()) => {
-                self.counters.deregistrations.add(1);
+    fn deregister(&self, leaving: Leaving<P>, tries: u32) -> Parting<P> {
+        let Leaving { mr, range, zoned, subscribed } = leaving;
+        // A panic may not take the worker with it, nor the books.
+        let result = catch_unwind(AssertUnwindSafe(|| self.provider.deregister(mr)));
+        if let Ok(Ok(())) = result {
+            self.counters.deregistrations.add(1);
+            if subscribed {
                 self.generation.monitor().unsubscribe(range);
-                None
             }
-            Err(DeregisterFailed { mr, source: _ }) => {
-                self.counters.deregister_failures.add(1);
-                let wait_ns = (FIRST_RETRY_NS << tries.min(10)).min(LAST_RETRY_NS);
-                Some(Failing { mr, range, zoned, tries, not_before_ns: self.host.now_ns() + wait_ns })
-            }
+            return Parting::Gone;
         }
+        self.counters.deregister_failures.add(1);
+        let Ok(Err(DeregisterFailed { mr, source: _ })) = result else { return Parting::Lost };
+        let wait_ns = (FIRST_RETRY_NS << (tries - 1).min(10)).min(LAST_RETRY_NS);
+        let not_before_ns = self.host.now_ns().saturating_add(wait_ns);
+        Parting::Failing(Failing { leaving: Leaving { mr, range, zoned, subscribed }, tries, not_before_ns })
     }
 
     /// Books a reaped batch: records are free again, what failed stays charged.
-    fn settle(&self, gone: &[Doomed], failed: Vec<Failing<P>>, batch: u64) -> usize {
-        let mut state = self.state();
-        for doomed in gone {
-            let Some(region) = self.slab.get(doomed.index) else { continue };
+    fn settle(&self, partings: Vec<(u32, Parting<P>)>, batch: u64) -> usize {
+        let (mut state, mut done) = (self.state(), 0);
+        for (index, parting) in partings {
+            let Some(region) = self.slab.get(index) else { continue };
             let (range, zoned) = (region.range(), region.is_zoned());
-            state.free(&self.slab, doomed.index);
-            self.discharge(&mut state, range, zoned);
-        }
-        let done = gone.len() - failed.len();
-        for failing in failed {
-            self.recharge(&mut state, failing);
+            state.free(&self.slab, index);
+            done += usize::from(self.part(&mut state, parting, range, zoned));
         }
         state.reaping -= batch;
         self.gauge(&state);
+        if state.watches.has_ended() {
+            self.notifier.inbox().wake.wake();
+        }
         done
     }
 
-    fn discharge(&self, state: &mut State<P>, range: PageRange, zoned: bool) {
-        state.discharge(range.pages(), zoned);
+    /// Books one deregistration; returns whether it is gone.
+    fn part(&self, state: &mut State<P>, parting: Parting<P>, range: PageRange, zoned: bool) -> bool {
+        let gone = matches!(parting, Parting::Gone);
+        match parting {
+            Parting::Failing(failing) => return (state.failing.push(failing), false).1,
+            Parting::Gone => state.discharge(range.pages(), zoned),
+            Parting::Lost => {}
+        }
         self.counters.regions_registered.sub(1);
         self.counters.bytes_registered.sub(range.len_bytes() as u64);
-    }
-
-    fn recharge(&self, state: &mut State<P>, failing: Failing<P>) {
-        state.charge(failing.range.pages(), failing.zoned);
-        self.counters.regions_registered.add(1);
-        self.counters.bytes_registered.add(failing.range.len_bytes() as u64);
-        state.failing.push(failing);
+        gone
     }
 
     fn gauge(&self, state: &State<P>) {
@@ -167,63 +177,42 @@ impl<P: Provider> Inner<P> {
         self.counters.regions_pending.set(pending);
     }
 
-    /// Tries failed deregistrations again, those that are due.
-    pub(super) fn retry_failing(&self) -> usize {
-        let now_ns = self.host.now_ns();
+    /// Tries failed deregistrations again, those that are due by `now_ns`.
+    pub(super) fn retry_failing(&self, now_ns: u64) -> usize {
         let due: Vec<_> = {
             let mut state = self.state();
-            let (due, later) =
-                std::mem::take(&mut state.failing).into_iter().partition(|f| f.not_before_ns <= now_ns);
+            let all = std::mem::take(&mut state.failing);
+            let (due, later) = all.into_iter().partition(|f| f.not_before_ns <= now_ns);
             state.failing = later;
+            state.reaping += Vec::len(&due) as u64;
             due
         };
         due.into_iter().map(|f| usize::from(self.retry(f))).sum()
     }
 
     fn retry(&self, failing: Failing<P>) -> bool {
-        let Failing { mr, range, zoned, tries, .. } = failing;
-        let again = self.deregister(mr, range, zoned, tries + 1);
+        let (range, zoned) = (failing.leaving.range, failing.leaving.zoned);
+        let parting = self.deregister(failing.leaving, failing.tries + 1);
         let mut state = self.state();
-        match again {
-            Some(failing) => {
-                state.failing.push(failing);
-                false
-            }
-            None => {
-                self.discharge(&mut state, range, zoned);
-                true
-            }
-        }
+        state.reaping -= 1;
+        let gone = self.part(&mut state, parting, range, zoned);
+        self.gauge(&state);
+        gone
     }
 
     /// Gives back a registration that never became a region.
-    pub(super) fn discard(&self, mr: P::Mr, extent: Extent) {
-        let failed = self.deregister(mr, extent.range, extent.zoned, 1);
-        let mut state = self.state();
-        state.discharge(extent.range.pages(), extent.zoned);
-        if let Some(failing) = failed {
-            self.recharge(&mut state, failing);
-        }
+    pub(super) fn discard(&self, leaving: Leaving<P>) {
+        let (range, zoned) = (leaving.range, leaving.zoned);
+        self.counters.regions_registered.add(1);
+        self.counters.bytes_registered.add(range.len_bytes() as u64);
+        let parting = self.deregister(leaving, 1);
+        self.part(&mut self.state(), parting, range, zoned);
     }
 
-    /// The last put of a single-use registration deregisters it, if this thread may; else it is
-    /// left to the owner's [`drive`](Self::drive).
-    pub(super) fn put_single(&self, index: u32) {
-        if self.drained.is_forked() || !self.retire_single(index) {
-            return;
-        }
-        let failed: Vec<_> = self.deregister_region(index).into_iter().collect();
-        self.settle(&[Doomed { index, held: false }], failed, 1);
-    }
-
-    /// Unlinks it; whether the caller shall deregister it. Single-use regions are held by count
-    /// alone, so no fence is needed to see that nobody does.
+    /// Unlinks a single-use region that nobody holds; whether the caller shall deregister it.
     fn retire_single(&self, index: u32) -> bool {
         let mut state = self.state();
-        let Some(region) = self.slab.get(index).filter(|r| !r.is_counted()) else { return false };
-        if !state.single.remove(&index) {
-            return false; // another clone's put was later, and did it
-        }
+        let Some(region) = self.slab.get(index).filter(|_| state.single.remove(&index)) else { return false };
         state.map.remove(span_of(index, region));
         let here = self.check_thread().is_ok();
         if here {
@@ -233,4 +222,25 @@ impl<P: Provider> Inner<P> {
         }
         here
     }
+}
+
+impl<P: Provider> Retire for Inner<P> {
+    /// The last put of a single-use registration deregisters it, if this thread may; else it is
+    /// left to the owner's [`drive`](crate::Cache::drive).
+    fn retire(&self, index: u32) {
+        if self.drained.is_forked() || !self.retire_single(index) {
+            return;
+        }
+        let parting = self.deregister_region(index);
+        self.settle(vec![(index, parting)], 1);
+    }
+}
+
+/// What came of a deregistration.
+enum Parting<P: Provider> {
+    Gone,
+    /// To be tried again; still charged.
+    Failing(Failing<P>),
+    /// The provider panicked: the device may still have it, so it stays charged for ever.
+    Lost,
 }

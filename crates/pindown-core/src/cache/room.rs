@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::Inner;
 use super::state::State;
-use crate::eviction::{UseWord, Uses};
+use crate::eviction::{Shortage, UseWord, Uses};
 use crate::hold::{self, Slab, State as RegionState};
 use crate::{AcquireError, PAGE_SIZE, PageRange, Provider};
 
@@ -24,6 +24,7 @@ struct Seen<'a, P: Provider> {
     slab: &'a Slab<P>,
     held: HashSet<u32>,
     now: u64,
+    short_of: Shortage,
 }
 
 impl<P: Provider> Uses for Seen<'_, P> {
@@ -35,6 +36,9 @@ impl<P: Provider> Uses for Seen<'_, P> {
     }
     fn now(&self) -> u64 {
         self.now
+    }
+    fn short_of(&self) -> Shortage {
+        self.short_of
     }
 }
 
@@ -50,7 +54,8 @@ impl<P: Provider> Inner<P> {
     }
 
     fn seen(&self) -> Seen<'_, P> {
-        Seen { slab: &self.slab, held: self.held_hint(), now: self.clock.now() }
+        let short_of = Shortage::Bytes;
+        Seen { slab: &self.slab, held: self.held_hint(), now: self.clock.now(), short_of }
     }
 
     /// Makes room for one registration of `pages` pages.
@@ -73,11 +78,19 @@ impl<P: Provider> Inner<P> {
 
     /// Dooms victims until, once they are deregistered, at most that much is left.
     fn evict_down_to(&self, state: &mut State<P>, most_pages: u64, most_regions: u64) -> bool {
+        let mut seen = self.seen();
+        // What was held when it was last looked at may have been put.
+        state.doomed.iter_mut().filter(|d| d.held).for_each(|d| d.held = seen.held(d.index));
         let (going_pages, going_regions) = self.going(state);
         let mut pages = state.charged_pages.saturating_sub(going_pages);
         let mut regions = state.charged_regions.saturating_sub(going_regions);
-        let (seen, mut evicted) = (self.seen(), false);
+        if pages <= most_pages && regions <= most_regions {
+            return false;
+        }
+        let mut evicted = false;
+        self.clock.set_capacity(regions);
         while pages > most_pages || regions > most_regions {
+            seen.short_of = if regions > most_regions { Shortage::Regions } else { Shortage::Bytes };
             let Some(victim) = state.policy.victim(&seen) else { break };
             pages = pages.saturating_sub(self.slab.get(victim).map_or(0, |r| r.pages()));
             regions = regions.saturating_sub(1);
@@ -85,6 +98,7 @@ impl<P: Provider> Inner<P> {
             self.counters.evictions.add(1);
             evicted = true;
         }
+        self.clock.set_sampling(state.policy.sampling_shift());
         evicted
     }
 
@@ -114,7 +128,10 @@ impl<P: Provider> Inner<P> {
             let waiting = state.doomed.iter().any(|d| !d.held);
             self.evict_down_to(&mut state, target, u64::MAX) || waiting
         };
-        evicted && self.reap() > 0
+        if evicted {
+            self.reap_all();
+        }
+        evicted
     }
 
     pub(super) fn shrink(&self, max_bytes: u64) -> u64 {

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use super::config::Bounds;
 use super::flight::Flight;
+use super::watch::{Ended, Watches};
 use super::zones::Zones;
 use crate::access::SERVES;
-use crate::eviction::{EvictionPolicy, Inserted, Removal};
+use crate::eviction::{CostModel, EvictionPolicy, Inserted, Removal};
 use crate::hold::{NewRegion, Region, Slab, State as RegionState};
 use crate::interval_map::{FAST, IntervalMap, Span};
 use crate::stats::Counters;
@@ -18,23 +19,27 @@ pub(crate) struct State<P: Provider> {
     pub(crate) map: IntervalMap,
     pub(crate) flights: Vec<Arc<Flight>>,
     pub(crate) policy: Box<dyn EvictionPolicy>,
+    costs: CostModel,
     pub(crate) zones: Zones,
     /// Unlinked regions, to be deregistered once nobody holds them.
     pub(crate) doomed: Vec<Doomed>,
     /// Registrations whose deregistration failed.
     pub(crate) failing: Vec<Failing<P>>,
-    /// Doomed regions that some thread is deregistering right now.
+    /// Registrations that some thread is deregistering right now.
     pub(crate) reaping: u64,
     pub(crate) single: HashSet<u32>,
     pub(crate) closed: bool,
     /// A doomed region's pages are to go back without delay.
     pub(crate) urgent: bool,
+    pub(crate) watches: Watches,
     /// Registered or being registered.
     pub(crate) charged_pages: u64,
     pub(crate) charged_regions: u64,
     free: Vec<u32>,
     next: u32,
     pub(crate) slow_requests: u64,
+    /// What the policy is told of hits; kept for its room.
+    pub(crate) reused: Vec<u64>,
 }
 
 /// A region that nobody can find any more.
@@ -45,12 +50,20 @@ pub(crate) struct Doomed {
     pub(crate) held: bool,
 }
 
-/// A registration that the provider would not let go.
+/// A registration on its way out.
 #[derive(Debug)]
-pub(crate) struct Failing<P: Provider> {
+pub(crate) struct Leaving<P: Provider> {
     pub(crate) mr: P::Mr,
     pub(crate) range: PageRange,
     pub(crate) zoned: bool,
+    /// The monitor is to be told.
+    pub(crate) subscribed: bool,
+}
+
+/// A registration that the provider would not let go.
+#[derive(Debug)]
+pub(crate) struct Failing<P: Provider> {
+    pub(crate) leaving: Leaving<P>,
     pub(crate) tries: u32,
     pub(crate) not_before_ns: u64,
 }
@@ -61,6 +74,7 @@ impl<P: Provider> State<P> {
             map,
             flights: Vec::new(),
             policy,
+            costs: CostModel::default(),
             zones: Zones::default(),
             doomed: Vec::new(),
             failing: Vec::new(),
@@ -68,11 +82,13 @@ impl<P: Provider> State<P> {
             single: HashSet::new(),
             closed: false,
             urgent: false,
+            watches: Watches::default(),
             charged_pages: 0,
             charged_regions: 0,
             free: Vec::new(),
             next: 0,
             slow_requests: 0,
+            reused: Vec::new(),
         }
     }
 
@@ -95,9 +111,10 @@ impl<P: Provider> State<P> {
             self.map.insert(span, requested);
             self.hide_displaced(slab);
             let (range, pages) = (span.range, span.range.pages());
+            let cost_ns = self.costs.learn(pages, cost_ns);
             self.policy.inserted(Inserted { region: index, pages, cost_ns, id: range.first_page() }, now);
         } else {
-            self.map.hide(span);
+            self.map.insert_hidden(span);
             self.single.insert(index);
         }
         (index, region)
@@ -120,14 +137,19 @@ impl<P: Provider> State<P> {
             RegionState::Live => {}
             RegionState::Single => {
                 // Deregistered by its holder's put; only told.
-                return if why == RegionState::Stale {
-                    region.set_state(why)
-                };
+                if why == RegionState::Stale {
+                    region.set_state(why);
+                    self.watches.end(index, Ended::Stale);
+                }
+                return;
             }
             _ => return,
         }
         // Dead before unlinked: a holder that raced with this sees `is_stale`.
         region.set_state(why);
+        if why == RegionState::Stale {
+            self.watches.end(index, Ended::Stale);
+        }
         self.map.remove(span_of(index, region));
         let removal = if why == RegionState::Evicted { Removal::Evicted } else { Removal::Invalidated };
         self.policy.removed(index, region.last_use(), removal);
@@ -155,6 +177,7 @@ impl<P: Provider> State<P> {
         if let Some(region) = slab.get(index) {
             region.set_state(RegionState::Free);
         }
+        self.watches.end(index, Ended::Deregistered);
         self.free.push(index);
     }
 

@@ -54,7 +54,7 @@ impl<P: Provider> Inner<P> {
         Widening::Register(Extent { range, zoned: true })
     }
 
-    fn may_widen(&self, access: Access) -> bool {
+    pub(super) fn may_widen(&self, access: Access) -> bool {
         self.config.widen && self.caps.may_widen && !access.is_remote()
     }
 

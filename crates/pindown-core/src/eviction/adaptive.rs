@@ -7,7 +7,9 @@ use super::shadow::{Room, Shadow};
 use super::{EvictionPolicy, Inserted, Removal, Shortage, UseWord, Uses};
 
 /// How many registrations an eviction looks at.
-const CANDIDATES: usize = 32;
+const CANDIDATES: usize = 16;
+/// How many of the worst that an eviction saw the next one looks at again.
+const KEPT: usize = 8;
 /// Another ranking must cost less than this share of the present one's.
 const SWITCH_BELOW: f64 = 0.98;
 const ABSENT: u32 = u32::MAX;
@@ -24,9 +26,13 @@ pub struct Adaptive {
     rule: Rule,
     sampling_shift: u32,
     by_regions: bool,
+    /// Regions and pages when room was last short.
+    full: (u64, u64),
     pages: u64,
     born: u64,
     draws: u64,
+    /// Regions that ranked badly last time.
+    kept: Vec<(f64, u32)>,
 }
 
 /// One registration; 40 bytes.
@@ -52,20 +58,22 @@ impl Default for Adaptive {
             rule: Rule::Lru,
             sampling_shift: 0,
             by_regions: false,
+            full: (u64::MAX, u64::MAX),
             pages: 0,
             born: 0,
             draws: 0,
+            kept: Vec::new(),
         }
     }
 }
 
 impl Adaptive {
-    /// The room of a simulated cache.
+    /// The room of a simulated cache: any until the real one was full for the first time.
     fn room(&self) -> Room {
         let shift = self.sampling_shift;
         Room {
-            regions: (self.entries.len() as u64 >> shift).max(4),
-            pages: (self.pages >> shift).max(4),
+            regions: (self.full.0 >> shift).max(4),
+            pages: (self.full.1 >> shift).max(4),
             by_regions: self.by_regions,
         }
     }
@@ -75,7 +83,7 @@ impl Adaptive {
         let wanted = (self.entries.len() as u64 / 256).max(1).ilog2().min(4);
         if wanted > self.sampling_shift {
             self.sampling_shift = wanted;
-            self.shadow.restart();
+            self.shadow.thin(wanted);
         }
     }
 
@@ -104,17 +112,31 @@ impl Adaptive {
         }
     }
 
+    /// Scores the region at `at` unless it is held or was looked at.
+    fn consider(&mut self, at: usize, uses: &dyn Uses) {
+        let entry = self.entries[at];
+        if self.kept.iter().any(|(_, r)| *r == entry.region) || uses.held(entry.region) {
+            return;
+        }
+        let score = self.rule.score(&self.candidate(&entry, uses));
+        let place = self.kept.partition_point(|(s, _)| *s < score);
+        self.kept.insert(place, (score, entry.region));
+        if self.kept.len() > KEPT + 1 {
+            self.kept.remove(0);
+        }
+    }
+
     fn worst_of_some(&mut self, uses: &dyn Uses) -> Option<u32> {
-        let mut worst = None;
-        for _ in 0..CANDIDATES {
-            let at = self.draw();
-            let entry = self.entries[at];
-            let score = self.rule.score(&self.candidate(&entry, uses));
-            if worst.is_none_or(|(s, _)| score > s) && !uses.held(entry.region) {
-                worst = Some((score, entry.region));
+        for (_, region) in std::mem::take(&mut self.kept) {
+            if let Some(&at) = self.places.get(region as usize).filter(|p| **p != ABSENT) {
+                self.consider(at as usize, uses);
             }
         }
-        worst.map(|(_, region)| region)
+        for _ in 0..CANDIDATES {
+            let at = self.draw();
+            self.consider(at, uses);
+        }
+        self.kept.pop().map(|(_, region)| region)
     }
 }
 
@@ -139,6 +161,7 @@ impl EvictionPolicy for Adaptive {
             interval: before.and_then(std::num::NonZeroU64::new),
         });
         self.pages += new.pages.min(u64::from(u32::MAX));
+        self.set_sampling();
         if is_sampled(new.id, self.sampling_shift) {
             let room = self.room();
             self.shadow.access(new.id, Some((new.pages, new.cost_ns)), now, room);
@@ -168,7 +191,7 @@ impl EvictionPolicy for Adaptive {
             return None;
         }
         self.by_regions = uses.short_of() == Shortage::Regions;
-        self.set_sampling();
+        self.full = (self.entries.len() as u64, self.pages);
         self.choose_rule();
         self.worst_of_some(uses).or_else(|| {
             // All that were drawn are held: any other will do.

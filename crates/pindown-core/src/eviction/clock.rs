@@ -120,7 +120,8 @@ impl UseClock {
     #[cold]
     #[inline(never)]
     fn refresh(&self, word: &AtomicU64, old: u64, id: u64) {
-        word.store(UseWord(old).used_at(self.now()).0, Ordering::Relaxed);
+        // After the miss that set the time.
+        word.store(UseWord(old).used_at(self.now() + 1).0, Ordering::Relaxed);
         if is_sampled(id, self.sample_shift.load(Ordering::Relaxed)) {
             self.ring.push(id);
         }
@@ -136,7 +137,7 @@ impl UseClock {
     pub fn advance(&self, requests: u64) {
         let now = requests.max(self.now());
         self.now.store(now, Ordering::Relaxed);
-        let below = (now + 1).saturating_sub(self.quantum.load(Ordering::Relaxed));
+        let below = (now + 2).saturating_sub(self.quantum.load(Ordering::Relaxed));
         self.raise(below);
     }
 
@@ -145,7 +146,7 @@ impl UseClock {
     pub fn refresh_all(&self) {
         let now = self.now() + 1;
         self.now.store(now, Ordering::Relaxed);
-        self.raise(now);
+        self.raise(now + 1);
     }
 
     fn raise(&self, below: u64) {
@@ -231,15 +232,20 @@ mod tests {
         clock.set_capacity(160);
         clock.advance(1000);
         let word = AtomicU64::new(UseWord::first(1000).bits());
+        let stamp = || UseWord::from_bits(word.load(Ordering::Relaxed)).stamp();
+        clock.advance(1008);
+        clock.hit(&word, 1);
+        assert_eq!(stamp(), 1000);
         clock.advance(1009);
         clock.hit(&word, 1);
-        assert_eq!(UseWord::from_bits(word.load(Ordering::Relaxed)).stamp(), 1000);
-        clock.advance(1010);
-        clock.hit(&word, 1);
-        assert_eq!(UseWord::from_bits(word.load(Ordering::Relaxed)).stamp(), 1010);
+        assert_eq!(stamp(), 1010);
         clock.refresh_all();
         clock.hit(&word, 1);
-        assert_eq!(UseWord::from_bits(word.load(Ordering::Relaxed)).stamp(), 1011);
+        assert_eq!(stamp(), 1011);
+        clock.hit(&word, 1);
+        clock.advance(1011);
+        clock.hit(&word, 1);
+        assert_eq!(stamp(), 1011);
     }
 
     #[test]

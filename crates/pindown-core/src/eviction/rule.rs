@@ -25,10 +25,12 @@ pub(super) enum Rule {
     Reuse,
     /// The same without an exception for the newest: right when nothing new comes back soon.
     ReuseStrict,
+    /// The last use plus the interval is when it comes back: the farthest goes. Right for loops.
+    Periodic,
 }
 
 impl Rule {
-    pub(super) const ALL: [Self; 3] = [Self::Lru, Self::Reuse, Self::ReuseStrict];
+    pub(super) const ALL: [Self; 4] = [Self::Lru, Self::Reuse, Self::ReuseStrict, Self::Periodic];
 
     pub(super) fn score(self, c: &Candidate) -> f64 {
         /// Above all waits that are known, below the protection's sign.
@@ -41,6 +43,8 @@ impl Rule {
             return age - 1e30;
         }
         let wait = match c.interval {
+            Some(interval) if self == Self::Periodic && c.age <= interval => (interval - c.age) as f64,
+            None if self == Self::Periodic => UNKNOWN - age,
             Some(interval) => age.max(interval as f64),
             None => UNKNOWN + age,
         };

@@ -55,7 +55,7 @@ impl S3Fifo {
     }
 
     /// One step at the small queue's head.
-    fn from_small(&mut self, uses: &dyn Uses) -> Option<u32> {
+    fn take_small(&mut self, uses: &dyn Uses) -> Option<u32> {
         let entry = self.small.pop_front()?;
         if !self.is_live(entry, false) {
             return None;
@@ -74,7 +74,7 @@ impl S3Fifo {
     }
 
     /// One step at the main queue's head.
-    fn from_main(&mut self, uses: &dyn Uses) -> Option<u32> {
+    fn take_main(&mut self, uses: &dyn Uses) -> Option<u32> {
         let entry = self.main.pop_front()?;
         if !self.is_live(entry, true) {
             return None;
@@ -124,15 +124,15 @@ impl EvictionPolicy for S3Fifo {
         // it is used meanwhile: two rounds see everything.
         for _ in 0..2 * (self.small.len() + self.main.len()) + 2 {
             let use_small = self.live_small * 10 > self.live || self.live_small == self.live;
-            let found = if use_small { self.from_small(uses) } else { self.from_main(uses) };
+            let found = if use_small { self.take_small(uses) } else { self.take_main(uses) };
             if found.is_some() {
                 return found;
             }
         }
         // All of the queue whose turn it is are held: take from the other.
         (0..self.small.len())
-            .find_map(|_| self.from_small(uses))
-            .or_else(|| (0..self.main.len()).find_map(|_| self.from_main(uses)))
+            .find_map(|_| self.take_small(uses))
+            .or_else(|| (0..self.main.len()).find_map(|_| self.take_main(uses)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::clock::mix;
+use super::clock::{is_sampled, mix};
 use super::rule::{Candidate, Rule};
 
 /// How many entries an eviction looks at.
@@ -52,11 +52,28 @@ pub(super) struct Room {
 }
 
 impl Shadow {
-    /// Forgets everything but the standings (for another sampling rate).
-    pub(super) fn restart(&mut self) {
-        let costs = self.caches.each_ref().map(|c| c.cost);
-        *self = Self::default();
-        self.caches.iter_mut().zip(costs).for_each(|(c, cost)| c.cost = cost);
+    /// Keeps only the ids that are sampled at this rate.
+    pub(super) fn thin(&mut self, shift: u32) {
+        for at in (0..self.seen.len()).rev() {
+            let id = self.seen[at].id;
+            if !is_sampled(id, shift) {
+                (0..RULES).for_each(|rule| self.drop_from(rule, at as u32));
+                self.ids.remove(&id);
+                self.seen.swap_remove(at);
+                self.moved(at);
+            }
+        }
+    }
+
+    /// The last id took slot `at`.
+    fn moved(&mut self, at: usize) {
+        let Some(seen) = self.seen.get(at) else { return };
+        self.ids.insert(seen.id, at as u32);
+        for rule in 0..RULES {
+            if seen.place[rule] != OUT {
+                self.caches[rule].members[seen.place[rule] as usize] = at as u32;
+            }
+        }
     }
 
     /// A request for `id`, whose size and price are known when it was just registered.
@@ -70,8 +87,8 @@ impl Shadow {
                 self.shrink(rule, at, now, room);
             }
         }
-        let half_life = room.regions.max(16) * 8;
-        if self.accesses.is_multiple_of(half_life.max(1)) {
+        let half_life = room.regions.clamp(16, 1 << 20) * 8;
+        if self.accesses.is_multiple_of(half_life) {
             self.caches.iter_mut().for_each(|c| c.cost /= 2.0);
         }
     }
@@ -113,7 +130,7 @@ impl Shadow {
 
     /// A free slot: a new one up to five times the room, then one that no cache holds.
     fn slot(&mut self, room: Room) -> u32 {
-        let most = room.regions.max(16) as usize * 5;
+        let most = room.regions.clamp(16, 1 << 20) as usize * 5;
         let len = self.seen.len();
         if len < most {
             return len as u32;

@@ -1,23 +1,33 @@
 //! [`Held`]: one hold on one region.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::record::ThreadRecord;
-use super::slab::{Region, Slab, State};
+use super::slab::{Region, Retire, Slab, State};
 use crate::monitor::Stamp;
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, FenceAt, Ordering, full_fence};
 use crate::{Access, PageRange, Provider, UseClock};
 
 /// A hold: while it lives, the region is not deregistered, and its record is not reused.
 ///
 /// It points into the slab without keeping it alive by a count: a cache that is dropped while
-/// holds exist leaves its slab (see `Inner::drop`).
+/// holds exist leaves its slab (see `Inner::drop`). Two words, so that a lookup returns it in
+/// registers.
 #[derive(Debug)]
 pub(crate) struct Held<P: Provider> {
     region: NonNull<Region<P>>,
-    /// The hazard slot, or `None` for a counted hold.
-    slot: Option<NonNull<AtomicU64>>,
+    /// The hazard slot, or [`COUNTED`], or [`SINGLE`], or the sign bit and the id under which a
+    /// counted hold is recorded.
+    slot: *const AtomicU64,
 }
+
+/// Not a slot: the hold is counted in the region.
+const COUNTED: *const AtomicU64 = std::ptr::null();
+/// Not a slot: the hold is counted in the region, which is used once.
+const SINGLE: *const AtomicU64 = std::ptr::without_provenance(1);
+/// Not a slot: user addresses are positive.
+const RECORDED: usize = 1 << (usize::BITS - 1);
 
 // SAFETY: the pointers lead to `Sync` data (records, atomics) that outlives the hold; a put is an
 // atomic store or decrement and may come from any thread.
@@ -37,7 +47,7 @@ impl<P: Provider> Held<P> {
     ) -> Option<Self> {
         let Some(record) = record else { return Self::count_checked(slab.get(index)?, entry, seen) };
         match record.hold(entry, seen, tag) {
-            Some(slot) => Some(Self { region: NonNull::from(slab.get(index)?), slot: Some(slot.into()) }),
+            Some(slot) => Some(Self { region: NonNull::from(slab.get(index)?), slot }),
             None => Self::count_if_full(record, slab, entry, seen, index),
         }
     }
@@ -60,7 +70,7 @@ impl<P: Provider> Held<P> {
     #[cold]
     pub(crate) fn count_checked(region: &Region<P>, entry: &AtomicU64, seen: u64) -> Option<Self> {
         let held = Self::count(region);
-        fence(Ordering::SeqCst);
+        full_fence(FenceAt::Count);
         (entry.load(Ordering::Acquire) == seen).then_some(held)
     }
 
@@ -68,11 +78,35 @@ impl<P: Provider> Held<P> {
     /// cache's lock and sees it linked.
     pub(crate) fn count(region: &Region<P>) -> Self {
         region.holds().fetch_add(1, Ordering::SeqCst);
-        Self { region: NonNull::from(region), slot: None }
+        Self { region: NonNull::from(region), slot: COUNTED }
+    }
+
+    /// The first hold on a single-use region. Under the cache's lock.
+    pub(crate) fn single(region: &Region<P>, owner: Arc<dyn Retire>, index: u32) -> Self {
+        region.hold_single(owner, index);
+        Self { region: NonNull::from(region), slot: SINGLE }
+    }
+
+    /// The same hold, whose put is recorded under `id`. Single-use holds cannot say: theirs is
+    /// recorded at once.
+    pub(crate) fn recorded(self, id: u64) -> Self {
+        if self.is_single() {
+            put_recorded(id);
+            return self;
+        }
+        let slot = std::ptr::without_provenance(RECORDED | id as usize);
+        let mut held = Self::count(self.region());
+        held.slot = slot;
+        held
+    }
+
+    /// Whether the region is used once, and not found by others.
+    pub(crate) fn is_single(&self) -> bool {
+        self.slot == SINGLE
     }
 
     #[inline(always)]
-    fn region(&self) -> &Region<P> {
+    pub(crate) fn region(&self) -> &Region<P> {
         // SAFETY: records are never freed while the cache lives, and a cache that goes away
         // while a hold exists leaves its slab in memory.
         unsafe { self.region.as_ref() }
@@ -109,6 +143,10 @@ impl<P: Provider> Held<P> {
 
 impl<P: Provider> Clone for Held<P> {
     fn clone(&self) -> Self {
+        if self.is_single() {
+            self.region().hold_single_again();
+            return Self { region: self.region, slot: SINGLE };
+        }
         Self::count(self.region())
     }
 }
@@ -117,12 +155,36 @@ impl<P: Provider> Drop for Held<P> {
     /// Release: what was done with the region comes before whoever finds it unheld.
     #[inline(always)]
     fn drop(&mut self) {
-        match self.slot {
-            // SAFETY: thread records are never freed.
-            Some(slot) => unsafe { slot.as_ref() }.store(0, Ordering::Release),
-            None => {
-                self.region().holds().fetch_sub(1, Ordering::Release);
-            }
+        if self.slot.addr() as isize > SINGLE.addr() as isize {
+            // SAFETY: neither a constant nor recorded (negative), so a slot of a thread record;
+            // those are never freed, and at user addresses, which are positive.
+            unsafe { &*self.slot }.store(0, Ordering::Release);
+        } else {
+            self.put_counted();
         }
+    }
+}
+
+impl<P: Provider> Held<P> {
+    #[cold]
+    #[inline(never)]
+    fn put_counted(&mut self) {
+        if self.is_single() {
+            // Telling the owner may free the slab: nothing here points into it by then.
+            if let Some((owner, index)) = self.region().put_single() {
+                owner.retire(index);
+            }
+        } else {
+            if self.slot.addr() & RECORDED != 0 {
+                put_recorded((self.slot.addr() & !RECORDED) as u64);
+            }
+            self.region().holds().fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+fn put_recorded(id: u64) {
+    if let Some(recorder) = crate::trace::recorder() {
+        recorder.put(id);
     }
 }

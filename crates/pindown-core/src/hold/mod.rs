@@ -19,11 +19,13 @@
 mod held;
 mod record;
 mod slab;
+mod thread;
 mod words;
 
 pub(crate) use held::Held;
-pub(crate) use record::{ThreadRecord, registry, tag};
-#[cfg(not(loom))]
-pub(crate) use record::{flush_hits, forget_hits, my_record};
-pub(crate) use slab::{NewRegion, Region, Slab, State};
+#[cfg(loom)]
+pub(crate) use record::Registry;
+pub(crate) use record::{ThreadRecord, tag};
+pub(crate) use slab::{NewRegion, Region, Retire, Slab, State};
+pub(crate) use thread::{flush_hits, forget_hits, my_record, registry};
 pub(crate) use words::{Drained, Generation};

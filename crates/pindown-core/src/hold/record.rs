@@ -175,73 +175,13 @@ impl Registry {
         owner.store(u64::from(id), Ordering::Relaxed);
     }
 
-    /// Cache `id` is gone.
+    /// Cache `id` is gone. Its counts go too, or each cache would leave some for ever.
     pub(crate) fn forget(&self, id: u32) {
+        for record in self.records() {
+            let (owner, _) = &record.hits[id as usize % COUNTERS];
+            // Nobody counts for a cache that is gone; at most the owner of the record changes this.
+            let _ = owner.compare_exchange(u64::from(id), 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
         lock(&self.spilled).retain(|s| s.0 != id);
-    }
-}
-
-#[cfg(not(loom))]
-pub(crate) use thread::{flush_hits, forget_hits, my_record};
-
-#[cfg(not(loom))]
-pub(crate) fn registry() -> &'static Registry {
-    static REGISTRY: std::sync::OnceLock<Registry> = std::sync::OnceLock::new();
-    REGISTRY.get_or_init(Registry::new)
-}
-
-#[cfg(loom)]
-pub(crate) fn registry() -> &'static Registry {
-    unreachable!("models carry a registry of their own")
-}
-
-#[cfg(not(loom))]
-mod thread {
-    use super::*;
-    use std::cell::{Cell, OnceCell};
-
-    thread_local! {
-        /// Without a destructor, so that reading it costs one load.
-        static RECORD: Cell<Option<&'static ThreadRecord>> = const { Cell::new(None) };
-        static GUARD: OnceCell<Guard> = const { OnceCell::new() };
-    }
-
-    /// Parks the record when the thread exits.
-    struct Guard(&'static ThreadRecord);
-
-    impl Drop for Guard {
-        fn drop(&mut self) {
-            RECORD.set(None);
-            Registry::park(self.0);
-        }
-    }
-
-    /// This thread's record; `None` while the thread is being torn down (then holds are counted).
-    #[inline(always)]
-    pub(crate) fn my_record() -> Option<&'static ThreadRecord> {
-        match RECORD.get() {
-            Some(record) => Some(record),
-            None => adopt(),
-        }
-    }
-
-    #[cold]
-    fn adopt() -> Option<&'static ThreadRecord> {
-        GUARD
-            .try_with(|guard| {
-                let record = guard.get_or_init(|| Guard(registry().adopt())).0;
-                RECORD.set(Some(record));
-                record
-            })
-            .ok()
-    }
-
-    #[cold]
-    pub(crate) fn flush_hits(record: &ThreadRecord, id: u32) {
-        registry().take_counter(record, id);
-    }
-
-    pub(crate) fn forget_hits(id: u32) {
-        registry().forget(id);
     }
 }

@@ -1,17 +1,18 @@
 //! [`Slab`]: the records of regions. Addresses are stable, and memory is never freed while the
 //! cache lives, so that a late reader of a recycled index reads a record, not garbage.
 
-use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use crate::monitor::Stamp;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
 use crate::{Access, PageRange, Provider, UseClock, UseWord};
 
-const FIRST_SEGMENT: u32 = 6; // 64 records
+const FIRST_SEGMENT: u32 = if cfg!(loom) { 1 } else { 6 }; // 64 records
 const SEGMENTS: usize = 22; // 64 * (2^22 - 1): more than an entry can name
 
+const STATE_MASK: u64 = (1 << 7) - 1;
+const SUBSCRIBED: u64 = 1 << 7;
 const AT_ONCE: u64 = 1 << 13;
 const CHECKED: u64 = 1 << 14;
 const ZONED: u64 = 1 << 15;
@@ -34,26 +35,52 @@ pub(crate) enum State {
 
 const STATES: [State; 5] = [State::Free, State::Live, State::Single, State::Stale, State::Evicted];
 
+/// Who is told that a single-use region was put for the last time.
+pub(crate) trait Retire: Send + Sync {
+    /// Nobody holds the single-use region `index` any more.
+    fn retire(&self, index: u32);
+}
+
+/// What few regions have.
+enum Extra {
+    /// What [`Monitor::validate`](crate::Monitor::validate) compares, where it must be asked.
+    Stamp(Stamp),
+    /// Of a single-use region: who deregisters it, and its index.
+    Owner(Arc<dyn Retire>, u32),
+}
+
+impl std::fmt::Debug for Extra {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Stamp(_) => "Stamp",
+            Self::Owner(..) => "Owner",
+        })
+    }
+}
+
 /// One registration. Atomics may be read at any time; the cells only by who holds the region, or
 /// under the cache's lock while nobody does.
 #[derive(Debug)]
 pub(crate) struct Region<P: Provider> {
-    /// Counted holds.
+    /// Counted holds; for a moment also those that fail, of getters that lost a race.
     holds: AtomicU32,
+    /// Holds on a single-use region. Apart from `holds`, since the last put must be told from the
+    /// others, and late getters disturb `holds`.
+    single_holds: AtomicU32,
     /// When it was last used ([`UseWord`](crate::UseWord)), written by hits when it is outdated.
     word: AtomicU64,
     first_page: AtomicU64,
-    /// pages << 16 | zoned << 15 | checked << 14 | at once << 13 | access << 8 | state
+    /// pages << 16 | zoned << 15 | checked << 14 | at once << 13 | access << 8 | subscribed << 7 | state
     shape: AtomicU64,
     key: UnsafeCell<MaybeUninit<P::Key>>,
     mr: UnsafeCell<Option<P::Mr>>,
-    /// What [`Monitor::validate`](crate::Monitor::validate) compares, where it must be asked.
-    stamp: UnsafeCell<Option<Box<Stamp>>>,
+    extra: UnsafeCell<Option<Box<Extra>>>,
 }
 
-// SAFETY: the cells hold `Send + Sync` values (bounds of `Provider`'s types; `Stamp` is plain
-// data). They are written only by `fill` and `take`, under the cache's lock while no hold exists,
-// and read by holders; the hold protocol orders the two (see `hold`).
+// SAFETY: the cells hold `Send + Sync` values (bounds of `Provider`'s types and of `Retire`;
+// `Stamp` is plain data). They are written only by `fill` and `take`, while no hold exists, and by
+// the last holder of a single-use region; they are read by holders. The hold protocol orders
+// these (see `hold`).
 unsafe impl<P: Provider> Sync for Region<P> {}
 // SAFETY: as above; nothing in a record belongs to a thread.
 unsafe impl<P: Provider> Send for Region<P> {}
@@ -62,12 +89,13 @@ impl<P: Provider> Region<P> {
     fn new() -> Self {
         Self {
             holds: AtomicU32::new(0),
+            single_holds: AtomicU32::new(0),
             word: AtomicU64::new(0),
             first_page: AtomicU64::new(0),
             shape: AtomicU64::new(0),
             key: UnsafeCell::new(MaybeUninit::uninit()),
             mr: UnsafeCell::new(None),
-            stamp: UnsafeCell::new(None),
+            extra: UnsafeCell::new(None),
         }
     }
 
@@ -89,6 +117,11 @@ impl<P: Provider> Region<P> {
         self.shape.load(Ordering::Relaxed) & CHECKED != 0
     }
 
+    /// Whether the monitor watches it, and is to be told of its end.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.shape.load(Ordering::Relaxed) & SUBSCRIBED != 0
+    }
+
     /// Whether its pages are to go back without delay.
     pub(crate) fn is_at_once(&self) -> bool {
         self.shape.load(Ordering::Relaxed) & AT_ONCE != 0
@@ -106,12 +139,12 @@ impl<P: Provider> Region<P> {
     }
 
     pub(crate) fn state(&self) -> State {
-        STATES[(self.shape.load(Ordering::Acquire) & 0xff) as usize]
+        STATES[(self.shape.load(Ordering::Acquire) & STATE_MASK) as usize]
     }
 
     /// Changes the state; under the cache's lock.
     pub(crate) fn set_state(&self, state: State) {
-        let shape = self.shape.load(Ordering::Relaxed) & !0xff;
+        let shape = self.shape.load(Ordering::Relaxed) & !STATE_MASK;
         self.shape.store(shape | state as u64, Ordering::Release);
     }
 
@@ -144,7 +177,7 @@ impl<P: Provider> Region<P> {
     pub(super) unsafe fn key(&self) -> P::Key {
         // SAFETY: a region can be held only after `fill` wrote the key (the entry that led here
         // was stored with Release after it), and `take` runs only when nobody holds it.
-        unsafe { (*self.key.get()).assume_init() }
+        self.key.with(|key| unsafe { (*key).assume_init() })
     }
 
     /// The stamp, for a holder.
@@ -154,7 +187,38 @@ impl<P: Provider> Region<P> {
     /// The caller holds the region.
     pub(super) unsafe fn stamp(&self) -> Option<Stamp> {
         // SAFETY: as for `key`.
-        unsafe { (*self.stamp.get()).as_deref().copied() }
+        self.extra.with(|extra| match unsafe { (*extra).as_deref() } {
+            Some(Extra::Stamp(stamp)) => Some(*stamp),
+            _ => None,
+        })
+    }
+
+    /// The first hold on a single-use region. Under the cache's lock, before anyone knows the region.
+    pub(super) fn hold_single(&self, owner: Arc<dyn Retire>, index: u32) {
+        self.single_holds.store(1, Ordering::Relaxed);
+        let owner = Some(Box::new(Extra::Owner(owner, index)));
+        // SAFETY: nobody else has a hold, which alone lets the cell be used.
+        self.extra.with_mut(|extra| unsafe { *extra = owner });
+    }
+
+    /// One more, by a holder.
+    pub(super) fn hold_single_again(&self) {
+        self.single_holds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One hold on a single-use region ends. For the last one: who shall be told, and of which index.
+    pub(super) fn put_single(&self) -> Option<(Arc<dyn Retire>, u32)> {
+        // Release: this holder's use comes before the last one's put; Acquire: and so for that one.
+        if self.single_holds.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return None;
+        }
+        // SAFETY: this was the last hold, nobody can find the region, and it is deregistered and
+        // its record filled again only after the owner was told: nobody else uses the cell.
+        let extra = self.extra.with_mut(|extra| unsafe { (*extra).take() });
+        match *extra? {
+            Extra::Owner(owner, index) => Some((owner, index)),
+            Extra::Stamp(_) => None,
+        }
     }
 
     /// Makes the record a region. Under the cache's lock.
@@ -164,15 +228,16 @@ impl<P: Provider> Region<P> {
     /// The record is [`State::Free`] and its index is not in the table.
     unsafe fn fill(&self, new: NewRegion<P>) {
         let flags = u64::from(new.stamp.is_some()) * CHECKED
+            + u64::from(new.subscribed) * SUBSCRIBED
             + u64::from(new.zoned) * ZONED
             + u64::from(new.at_once) * AT_ONCE;
         let shape = new.range.pages() << 16 | flags | u64::from(new.access.bits()) << 8 | new.state as u64;
         // SAFETY: a free record's cells are read by nobody: a slot or count that still names its
         // index comes from a getter that lost the race, and such a getter undoes without reading.
         unsafe {
-            (*self.key.get()).write(new.key);
-            *self.mr.get() = Some(new.mr);
-            *self.stamp.get() = new.stamp.map(Box::new);
+            self.key.with_mut(|key| _ = (*key).write(new.key));
+            self.mr.with_mut(|mr| *mr = Some(new.mr));
+            self.extra.with_mut(|extra| *extra = new.stamp.map(|stamp| Box::new(Extra::Stamp(stamp))));
         }
         self.first_page.store(new.range.first_page(), Ordering::Relaxed);
         self.word.store(UseWord::first(new.now).bits(), Ordering::Relaxed);
@@ -188,6 +253,7 @@ pub(crate) struct NewRegion<P: Provider> {
     pub(crate) key: P::Key,
     pub(crate) mr: P::Mr,
     pub(crate) stamp: Option<Stamp>,
+    pub(crate) subscribed: bool,
     pub(crate) zoned: bool,
     pub(crate) at_once: bool,
     pub(crate) now: u64,
@@ -218,6 +284,18 @@ impl<P: Provider> Slab<P> {
         self.segments.get(segment)?.get()?.get(at)
     }
 
+    /// The index of a record of this slab.
+    pub(crate) fn index_of(&self, region: &Region<P>) -> Option<u32> {
+        let at = std::ptr::from_ref(region).addr();
+        let found = self.segments.iter().enumerate().find_map(|(n, segment)| {
+            let bytes = at.checked_sub(segment.get()?.as_ptr().addr())?;
+            let place = bytes / size_of::<Region<P>>();
+            (place < segment.get()?.len()).then_some((n as u32, place as u32))
+        });
+        // The inverse of `place`.
+        found.map(|(segment, at)| (1 << (segment + FIRST_SEGMENT)) - (1 << FIRST_SEGMENT) + at)
+    }
+
     /// The record at `index`, made if it is new.
     pub(crate) fn get_or_grow(&self, index: u32) -> &Region<P> {
         let (segment, at) = Self::place(index);
@@ -245,6 +323,6 @@ impl<P: Provider> Slab<P> {
         let region = self.get(index)?;
         // SAFETY: by the contract nobody holds the region, nor can anybody begin to: new holds
         // need a table entry that names it.
-        unsafe { (*region.mr.get()).take() }
+        region.mr.with_mut(|mr| unsafe { (*mr).take() })
     }
 }

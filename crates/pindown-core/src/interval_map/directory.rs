@@ -1,5 +1,6 @@
 //! [`Directory`]: from a chunk's number to its [`Chunk`], and from there to a [`Leaf`].
 
+#[cfg(not(loom))]
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -9,10 +10,11 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::{ADDRESS_SPACE_END, PAGE_SIZE};
 
 /// Pages in a chunk (2 MiB).
-pub(super) const CHUNK_PAGES: u64 = 512;
-const CHUNKS: usize = ADDRESS_SPACE_END / PAGE_SIZE / CHUNK_PAGES as usize;
+pub(super) const CHUNK_PAGES: u64 = if cfg!(loom) { 4 } else { 512 };
+/// A model's addresses end early.
+const CHUNKS: usize = if cfg!(loom) { 2 } else { ADDRESS_SPACE_END / PAGE_SIZE / CHUNK_PAGES as usize };
 /// Chunks in a node of the radix that stands in for a reservation.
-const NODE: usize = 1 << 12;
+const NODE: usize = if cfg!(loom) { 1 } else { 1 << 12 };
 
 /// What is known of 2 MiB of address space.
 #[derive(Debug, Default)]
@@ -53,7 +55,7 @@ impl Chunk {
     #[inline(always)]
     pub(super) fn leaf(&self) -> Option<&Leaf> {
         let leaf = std::ptr::with_exposed_provenance::<Leaf>(self.leaf.load(Ordering::Acquire));
-        // SAFETY: null, or stored with Release by `leaf_or_grow` after the leaf was made; leaves
+        // SAFETY: null, or stored with Release by `grow_leaf` after the leaf was made; leaves
         // live until the directory is dropped, and `&self` borrows the directory.
         unsafe { leaf.as_ref() }
     }
@@ -63,26 +65,24 @@ impl Chunk {
         Some(self.leaf()?.entry(page))
     }
 
-    /// The leaf, made if there is none. Under the cache's lock.
-    pub(super) fn leaf_or_grow(&self) -> &Leaf {
-        if self.leaf().is_none() {
-            let new: NonNull<Leaf> = zeroed();
-            self.leaf.store(new.as_ptr().expose_provenance(), Ordering::Release);
-        }
+    fn grow_leaf(&self) -> &Leaf {
+        let new: NonNull<Leaf> = fresh();
+        self.leaf.store(new.as_ptr().expose_provenance(), Ordering::Release);
         self.leaf().expect("just made")
     }
 
     fn free_leaf(&self) {
         let leaf = std::ptr::with_exposed_provenance_mut::<Leaf>(self.leaf.load(Ordering::Relaxed));
         if let Some(leaf) = NonNull::new(leaf) {
-            // SAFETY: made by `zeroed` in `leaf_or_grow`; called from the directory's drop only.
+            // SAFETY: made by `fresh` in `grow_leaf`; called from the directory's drop only.
             unsafe { free(leaf) }
         }
     }
 }
 
-/// Heap memory of zeroes, which are a valid `T`.
-fn zeroed<T>() -> NonNull<T> {
+/// On the heap, all zeroes.
+#[cfg(not(loom))]
+fn fresh<T: Fresh>() -> NonNull<T> {
     let layout = Layout::new::<T>();
     // SAFETY: used with `Leaf` and `Node` alone, whose size is not zero.
     let memory = unsafe { alloc_zeroed(layout) };
@@ -90,10 +90,45 @@ fn zeroed<T>() -> NonNull<T> {
 }
 
 /// # Safety
-/// `it` came from [`zeroed`], and nothing refers to it.
+/// `it` came from [`fresh`], and nothing refers to it.
+#[cfg(not(loom))]
 unsafe fn free<T>(it: NonNull<T>) {
-    // SAFETY: allocated by `zeroed` with this layout.
+    // SAFETY: allocated by `fresh` with this layout.
     unsafe { dealloc(it.as_ptr().cast(), Layout::new::<T>()) }
+}
+
+/// loom's atomics are more than zeroes.
+#[cfg(loom)]
+fn fresh<T: Fresh>() -> NonNull<T> {
+    NonNull::from(Box::leak(Box::new(T::fresh())))
+}
+
+/// # Safety
+/// `it` came from [`fresh`], and nothing refers to it.
+#[cfg(loom)]
+unsafe fn free<T>(it: NonNull<T>) {
+    // SAFETY: leaked by `fresh`.
+    drop(unsafe { Box::from_raw(it.as_ptr()) });
+}
+
+/// What [`fresh`] makes; all-zero bytes are a valid, empty one.
+trait Fresh {
+    #[cfg(loom)]
+    fn fresh() -> Self;
+}
+
+impl Fresh for Leaf {
+    #[cfg(loom)]
+    fn fresh() -> Self {
+        Self { entries: std::array::from_fn(|_| AtomicU64::new(0)), filled: AtomicU64::new(0) }
+    }
+}
+
+impl Fresh for Node {
+    #[cfg(loom)]
+    fn fresh() -> Self {
+        std::array::from_fn(|_| Chunk::default())
+    }
 }
 
 type Node = [Chunk; NODE];
@@ -102,14 +137,13 @@ type Node = [Chunk; NODE];
 #[derive(Debug)]
 pub(super) struct Directory {
     chunks: Chunks,
-    /// Numbers of chunks that have a leaf are needed again at drop; found by walking nodes or
-    /// this list.
     host: Arc<dyn Host>,
 }
 
 #[derive(Debug)]
 enum Chunks {
-    /// Reserved address space, backed where touched.
+    /// Reserved address space, backed where touched; and the numbers of the chunks that have a
+    /// leaf, for drop.
     Flat(Reservation, std::sync::Mutex<Vec<u32>>),
     /// Nodes from the heap, by the chunk's number / [`NODE`].
     Radix(Box<[AtomicUsize]>),
@@ -137,16 +171,21 @@ impl Directory {
     /// The chunk, made if needed. Under the cache's lock.
     pub(super) fn chunk_or_grow(&self, number: u64) -> &Chunk {
         match &self.chunks {
-            Chunks::Flat(reservation, used) => {
-                let chunk = flat(reservation, number as usize);
-                if chunk.leaf().is_none() {
-                    let mut used = used.lock().unwrap_or_else(|e| e.into_inner());
-                    used.push(number as u32);
-                }
-                chunk
-            }
+            Chunks::Flat(reservation, _) => flat(reservation, number as usize),
             Chunks::Radix(nodes) => grow_node(&nodes[number as usize / NODE], number as usize % NODE),
         }
+    }
+
+    /// The leaf of a chunk, made if there is none. Under the cache's lock.
+    pub(super) fn leaf_or_grow(&self, number: u64) -> &Leaf {
+        let chunk = self.chunk_or_grow(number);
+        if let Some(leaf) = chunk.leaf() {
+            return leaf;
+        }
+        if let Chunks::Flat(_, leaves) = &self.chunks {
+            leaves.lock().unwrap_or_else(|e| e.into_inner()).push(number as u32);
+        }
+        chunk.grow_leaf()
     }
 }
 
@@ -169,7 +208,7 @@ fn node(at: &AtomicUsize) -> Option<&Node> {
 
 fn grow_node(at: &AtomicUsize, index: usize) -> &Chunk {
     if node(at).is_none() {
-        let new: NonNull<Node> = zeroed();
+        let new: NonNull<Node> = fresh();
         at.store(new.as_ptr().expose_provenance(), Ordering::Release);
     }
     &node(at).expect("just made")[index]
@@ -178,8 +217,8 @@ fn grow_node(at: &AtomicUsize, index: usize) -> &Chunk {
 impl Drop for Directory {
     fn drop(&mut self) {
         match &mut self.chunks {
-            Chunks::Flat(reservation, used) => {
-                for number in std::mem::take(used.get_mut().unwrap_or_else(|e| e.into_inner())) {
+            Chunks::Flat(reservation, leaves) => {
+                for number in std::mem::take(leaves.get_mut().unwrap_or_else(|e| e.into_inner())) {
                     let chunk = flat(reservation, number as usize);
                     chunk.free_leaf();
                     chunk.leaf.store(0, Ordering::Relaxed);
@@ -198,7 +237,7 @@ fn free_node(at: &AtomicUsize) {
     chunks.iter().for_each(Chunk::free_leaf);
     let node = std::ptr::with_exposed_provenance_mut::<Node>(at.load(Ordering::Relaxed));
     if let Some(node) = NonNull::new(node) {
-        // SAFETY: made by `zeroed` in `grow_node`; the directory is being dropped.
+        // SAFETY: made by `fresh` in `grow_node`; the directory is being dropped.
         unsafe { free(node) }
     }
 }

@@ -17,6 +17,8 @@
 mod directory;
 mod entry;
 mod hidden;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod oracle;
 
 pub(crate) use entry::{Entry, FAST, MAX_REGIONS};
 
@@ -116,7 +118,7 @@ impl IntervalMap {
 
     fn enter_pages(&mut self, span: Span, first: u64, end: u64, requested: PageRange) -> bool {
         let table = self.table.clone();
-        let leaf = table.directory.chunk_or_grow(first / CHUNK_PAGES).leaf_or_grow();
+        let leaf = table.directory.leaf_or_grow(first / CHUNK_PAGES);
         let (mut lost, mut filled) = (false, 0);
         for page in first..end {
             let asked = requested.first_page() <= page && page < requested.end_page();
@@ -147,7 +149,13 @@ impl IntervalMap {
         self.hidden.take_noted()
     }
 
-    /// Makes `span` findable by the slow path where it is not named by entries.
+    /// Adds a region that no lookup finds, but [`overlapping`](Self::overlapping) does.
+    pub(crate) fn insert_hidden(&mut self, span: Span) {
+        self.hidden.insert(span);
+        self.count_gibs(span.range, 1);
+    }
+
+    /// Makes an inserted `span` findable by the slow path where it is not named by entries.
     pub(crate) fn hide(&mut self, span: Span) {
         self.hidden.insert(span);
     }
@@ -232,7 +240,9 @@ impl IntervalMap {
 
     fn count_gibs(&mut self, range: PageRange, by: i32) {
         for gib in range.start() >> GIB_SHIFT..=(range.end() - 1) >> GIB_SHIFT {
-            self.gibs[gib] = self.gibs[gib].wrapping_add_signed(by);
+            let counted = self.gibs[gib].checked_add_signed(by);
+            // A wrong count would hide regions from invalidation.
+            self.gibs[gib] = counted.expect("each region is inserted and removed once");
         }
     }
 }

@@ -4,3 +4,5 @@
 pub mod io_uring;
 /// A simulated provider.
 pub use pindown_core::sim;
+#[cfg(feature = "verbs")]
+pub mod verbs;

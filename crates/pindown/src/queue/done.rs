@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use pindown_core::Provider;
 
+use super::sync::{AtomicUsize, Condvar, Mutex, contained, lock};
 use super::{Announce, Completion, QueueBuildError, SubmitError};
 use crate::sys::eventfd::EventFd;
 
@@ -24,7 +25,7 @@ pub(super) struct Inbox<P: Provider> {
     unannounced: AtomicU64,
 }
 
-/// One place in the inbox, to be filled by exactly one completion.
+/// One place in the inbox, to be filled by exactly one completion, or given back.
 #[derive(Debug)]
 pub(super) struct Place<P: Provider> {
     inbox: Arc<Inbox<P>>,
@@ -36,7 +37,7 @@ impl<P: Provider> Inbox<P> {
         Ok(Self {
             depth,
             outstanding: AtomicUsize::new(0),
-            waiting: Mutex::new(VecDeque::with_capacity(depth)),
+            waiting: Mutex::new(VecDeque::with_capacity(depth.min(4096))),
             bell: Condvar::new(),
             event: EventFd::new().map_err(QueueBuildError::EventFd)?,
             announce,
@@ -53,20 +54,21 @@ impl<P: Provider> Inbox<P> {
         Ok(Place { inbox: inbox.clone(), filled: false })
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Completion<P>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn push(&self, completion: Completion<P>) {
         let (user_data, ok) = (completion.user_data, completion.result.is_ok());
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         waiting.push_back(completion);
         if waiting.len() == 1 {
             self.event.raise();
         }
         drop(waiting);
         self.bell.notify_one();
-        if self.announce.as_ref().is_some_and(|a| a.announce(user_data, ok).is_err()) {
+        self.tell(user_data, ok);
+    }
+
+    fn tell(&self, user_data: u64, ok: bool) {
+        let Some(announce) = &self.announce else { return };
+        if !matches!(contained(|| announce.announce(user_data, ok)), Some(Ok(()))) {
             self.unannounced.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -81,12 +83,13 @@ impl<P: Provider> Inbox<P> {
     }
 
     pub(super) fn poll(&self) -> Option<Completion<P>> {
-        self.pop(&mut self.waiting())
+        self.pop(&mut lock(&self.waiting))
     }
 
     pub(super) fn wait(&self, timeout: Duration) -> Option<Completion<P>> {
-        let deadline = Instant::now() + timeout;
-        let mut waiting = self.waiting();
+        const FOR_EVER: Duration = Duration::from_secs(1 << 30);
+        let deadline = Instant::now() + timeout.min(FOR_EVER);
+        let mut waiting = lock(&self.waiting);
         loop {
             if let Some(completion) = self.pop(&mut waiting) {
                 return Some(completion);
@@ -121,7 +124,7 @@ impl<P: Provider> Place<P> {
 }
 
 impl<P: Provider> Drop for Place<P> {
-    /// A submission that was refused after all.
+    /// A submission that was refused after all, or whose result goes elsewhere.
     fn drop(&mut self) {
         if !self.filled {
             self.inbox.outstanding.fetch_sub(1, Ordering::AcqRel);

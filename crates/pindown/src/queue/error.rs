@@ -29,6 +29,12 @@ pub enum SubmitError {
     /// The queue is closed.
     #[error("the queue is closed")]
     Closed,
+    /// This process was forked: the queue's threads are the parent's.
+    #[error("this queue belongs to the parent process: build a new cache and queue after fork")]
+    Forked,
+    /// The registration to watch was made by another cache than this queue's.
+    #[error("the registration is another cache's: watch it on a queue of that cache")]
+    OtherCache,
 }
 
 /// Why a submission failed.
@@ -44,13 +50,16 @@ pub enum QueueError {
     /// The range.
     #[error(transparent)]
     Range(#[from] RangeError),
+    /// It could not be submitted (as a future).
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
     /// [`Queue::cancel`](super::Queue::cancel) was in time.
-    #[error("cancelled before it began")]
+    #[error("cancelled before it began, or before all its pieces had")]
     Cancelled,
     /// The queue ended before it began.
     #[error("the queue was closed before it began")]
     Closed,
     /// The provider, the monitor or the caller's closure panicked.
-    #[error("it panicked in the provider, the monitor, or the closure given")]
+    #[error("it panicked in the provider, the monitor, or a closure of the submission")]
     Panicked,
 }

@@ -2,28 +2,37 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use pindown_core::{Provider, Registration};
+use pindown_core::{AcquireError, Provider, Registration};
 
+use super::sync::{Mutex, contained, lock};
 use super::{Done, QueueError};
+use crate::sys::process::Process;
 
-/// Resolves to a registration. Needs no runtime: it is woken by the pool's thread. Dropping it leaks
-/// nothing: a registration that comes later is put at once.
+/// Resolves to a registration. Needs no runtime: it is woken by the pool's thread, and so can be awaited in
+/// any, tokio's included. It takes one of the queue's places until it is done.
+///
+/// Dropping it leaks nothing: what has not begun is not begun, and a registration that comes later is put at once.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquire<P: Provider>(State<P>);
 
 #[derive(Debug)]
 enum State<P: Provider> {
-    Ready(Option<Registration<P>>),
+    Ready(Result<Registration<P>, QueueError>),
     Pending(Arc<Promise<P>>),
+    Taken,
 }
 
 /// Shared by the future and its job.
 #[derive(Debug)]
-pub(super) struct Promise<P: Provider>(Mutex<Promised<P>>);
+pub(super) struct Promise<P: Provider> {
+    /// A forked child has its parent's promises, whose locks nobody may be left to release.
+    process: Process,
+    promised: Mutex<Promised<P>>,
+}
 
 #[derive(Debug)]
 struct Promised<P: Provider> {
@@ -36,28 +45,58 @@ impl<P: Provider> Promise<P> {
     pub(super) fn fulfil(&self, result: Result<Done<P>, QueueError>) {
         let result = match result {
             Ok(Done::Registered(registration)) => Ok(registration),
-            Ok(_) => return, // only acquisitions are promised
+            Ok(_) => unreachable!("only acquisitions are promised"),
             Err(error) => Err(error),
         };
-        let mut promised = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let keep = if promised.abandoned { Some(result) } else { promised.result.replace(result) };
+        let mut promised = lock(&self.promised);
+        let discarded = if promised.abandoned { Some(result) } else { promised.result.replace(result) };
         let waker = promised.waker.take();
         drop(promised);
-        drop(keep); // puts, without the lock
+        drop(discarded); // puts, without the lock
         if let Some(waker) = waker {
-            waker.wake();
+            contained(|| waker.wake());
         }
+    }
+
+    /// Nobody waits for it any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        lock(&self.promised).abandoned
+    }
+
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<Registration<P>, QueueError>> {
+        if !self.process.is_current() {
+            return Poll::Ready(Err(AcquireError::Forked.into()));
+        }
+        let mut promised = lock(&self.promised);
+        match promised.result.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                promised.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn abandon(&self) {
+        if !self.process.is_current() {
+            return;
+        }
+        let mut promised = lock(&self.promised);
+        promised.abandoned = true;
+        let left = (promised.result.take(), promised.waker.take());
+        drop(promised);
+        drop(left);
     }
 }
 
 impl<P: Provider> Acquire<P> {
-    pub(super) fn ready(registration: Registration<P>) -> Self {
-        Self(State::Ready(Some(registration)))
+    pub(super) fn ready(result: Result<Registration<P>, QueueError>) -> Self {
+        Self(State::Ready(result))
     }
 
     pub(super) fn pending() -> (Self, Arc<Promise<P>>) {
-        let promised = Promised { result: None, waker: None, abandoned: false };
-        let promise = Arc::new(Promise(Mutex::new(promised)));
+        let promised = Mutex::new(Promised { result: None, waker: None, abandoned: false });
+        let promise = Arc::new(Promise { process: Process::current(), promised });
         (Self(State::Pending(promise.clone())), promise)
     }
 }
@@ -72,20 +111,13 @@ impl<P: Provider> Future for Acquire<P> {
     ///
     /// When polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            State::Ready(registration) => {
-                Poll::Ready(Ok(registration.take().expect("polled after it was ready")))
-            }
-            State::Pending(promise) => {
-                let mut promised = promise.0.lock().unwrap_or_else(PoisonError::into_inner);
-                match promised.result.take() {
-                    Some(result) => Poll::Ready(result),
-                    None => {
-                        promised.waker = Some(context.waker().clone());
-                        Poll::Pending
-                    }
-                }
-            }
+        if let State::Pending(promise) = &self.0 {
+            let result = std::task::ready!(promise.poll(context));
+            self.0 = State::Ready(result);
+        }
+        match std::mem::replace(&mut self.0, State::Taken) {
+            State::Ready(result) => Poll::Ready(result),
+            _ => panic!("polled after it was ready"),
         }
     }
 }
@@ -93,11 +125,7 @@ impl<P: Provider> Future for Acquire<P> {
 impl<P: Provider> Drop for Acquire<P> {
     fn drop(&mut self) {
         if let State::Pending(promise) = &self.0 {
-            let mut promised = promise.0.lock().unwrap_or_else(PoisonError::into_inner);
-            promised.abandoned = true;
-            let result = promised.result.take();
-            drop(promised);
-            drop(result);
+            promise.abandon();
         }
     }
 }

@@ -17,26 +17,37 @@
 //! | [`Announce`] | into the application's own queue: an io_uring by [`MsgRing`], a verbs CQ |
 //! | [`Queue::acquire`] | a `Future`, without a runtime |
 
+mod builder;
 mod done;
 mod error;
 mod future;
 mod job;
+mod large;
+#[cfg(all(test, shuttle))]
+mod model;
 #[cfg(feature = "io-uring")]
 mod msg_ring;
 mod pool;
 mod prefetch;
+mod submit;
+mod sync;
+mod watch;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::thread::ThreadId;
 use std::time::Duration;
 
-use pindown_core::{Access, Affinity, PageRange, Provider, Registration};
+use pindown_core::{Access, Ended, Provider, Registration};
 
 use crate::cache::Cache;
+use crate::segments::Segments;
+use crate::sys::process::Process;
+pub use builder::QueueBuilder;
 use done::Inbox;
 pub use error::{QueueBuildError, QueueError, SubmitError};
 pub use future::Acquire;
-use job::{Job, Kind, Reply};
+pub use large::Progress;
 #[cfg(feature = "io-uring")]
 pub use msg_ring::MsgRing;
 use pool::Pool;
@@ -59,18 +70,25 @@ pub enum Done<P: Provider> {
     Registered(Registration<P>),
     /// Pages are ready; and registered, where that was asked for and all of them are.
     Prefetched(Prefetched, Option<Registration<P>>),
+    /// A long range is registered, in pieces.
+    Segments(Segments<P>),
     /// The device has no registration of the range any more.
     Flushed,
+    /// A watched registration's memory changed, or the device let go of it.
+    Ended(Ended),
 }
 
-/// What [`Queue::submit`] returns at once.
+/// What a submission returns at once.
 #[derive(Debug)]
-pub enum Submission<P: Provider> {
+pub enum Submitted<T> {
     /// The cache had it. There will be no completion.
-    Hit(Registration<P>),
+    Hit(T),
     /// A completion will come.
     Pending(Ticket),
 }
+
+/// What [`Queue::submit`] returns at once.
+pub type Submission<P> = Submitted<Registration<P>>;
 
 /// Names a pending submission, to cancel it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,68 +115,25 @@ pub struct Request {
     pub user_data: u64,
 }
 
-/// A submission and completion queue over a cache. Dropping it ends it: what has not begun completes
-/// with [`QueueError::Closed`], what runs is waited for, and registrations nobody polled are put.
+/// A submission and completion queue over a cache. Dropping it [closes](Self::close) it, and puts
+/// registrations that nobody polled.
+///
+/// A forked child cannot use its parent's queue: submissions say [`SubmitError::Forked`], nothing is
+/// ever polled, and nothing hangs.
 #[derive(Debug)]
 pub struct Queue<P: Provider> {
+    id: u64,
     cache: Cache<P>,
     inbox: Arc<Inbox<P>>,
     pool: Arc<Pool<P>>,
-}
-
-/// Settings of a [`Queue`].
-#[derive(Debug)]
-pub struct QueueBuilder {
-    depth: usize,
-    threads: usize,
-    announce: Option<Box<dyn Announce>>,
-}
-
-impl Default for QueueBuilder {
-    fn default() -> Self {
-        Self { depth: 256, threads: default_threads(), announce: None }
-    }
-}
-
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(2, |n| n.get()).clamp(2, 4)
-}
-
-impl QueueBuilder {
-    /// Most submissions that are pending or not yet polled. Default 256.
-    pub fn depth(mut self, depth: usize) -> Self {
-        self.depth = depth.max(1);
-        self
-    }
-
-    /// Threads that register. Default: the processors, 2 to 4; none for a provider that belongs
-    /// to one thread, which calls [`Queue::drive`].
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads.max(1);
-        self
-    }
-
-    /// Also tell the application's own queue.
-    pub fn announce(mut self, announce: impl Announce) -> Self {
-        self.announce = Some(Box::new(announce));
-        self
-    }
-
-    /// Starts the threads.
-    ///
-    /// # Errors
-    ///
-    /// When a thread or eventfd cannot be made.
-    pub fn build<P: Provider>(self, cache: &Cache<P>) -> Result<Queue<P>, QueueBuildError> {
-        let inbox = Arc::new(Inbox::new(self.depth, self.announce)?);
-        let owned = matches!(cache.provider().affinity(), Affinity::OwnerThread(_));
-        let pool = Pool::start(cache, if owned { 0 } else { self.threads })?;
-        Ok(Queue { cache: cache.clone(), inbox, pool })
-    }
+    piece_bytes: usize,
+    /// The only thread that may register, where there is such.
+    owner: Option<ThreadId>,
+    process: Process,
 }
 
 impl<P: Provider> Queue<P> {
-    /// A queue with default settings.
+    /// A queue with the default settings.
     ///
     /// # Errors
     ///
@@ -172,127 +147,40 @@ impl<P: Provider> Queue<P> {
         QueueBuilder::default()
     }
 
-    /// Asks for a registration. Never blocks and never registers on this thread.
-    ///
-    /// # Errors
-    ///
-    /// [`SubmitError::Full`]: poll completions, then submit again. Nothing was submitted.
-    ///
-    /// # Safety
-    ///
-    /// As [`Cache::acquire`](pindown_core::Cache::acquire), from now until the completion's
-    /// registration is dropped.
-    pub unsafe fn submit(
-        &self,
-        addr: *const u8,
-        len: usize,
-        access: Access,
-        user_data: u64,
-    ) -> Result<Submission<P>, SubmitError> {
-        if let Some(registration) = self.cache.lookup(addr, len, access) {
-            return Ok(Submission::Hit(registration));
-        }
-        let kind = Kind::Acquire { addr: addr.addr(), len, access };
-        Ok(Submission::Pending(self.push(kind, user_data)?))
+    /// The cache it works on.
+    pub fn cache(&self) -> &Cache<P> {
+        &self.cache
     }
 
-    /// Submits many; stops at the first that has no place. Returns what became of those submitted, in order.
-    ///
-    /// # Safety
-    ///
-    /// As [`submit`](Self::submit), for each.
-    pub unsafe fn submit_many(&self, requests: &[Request]) -> Vec<Submission<P>> {
-        let submit = |r: &Request| {
-            // SAFETY: the caller's promise, for each.
-            unsafe { self.submit(r.addr, r.len, r.access, r.user_data) }.ok()
-        };
-        requests.iter().map_while(submit).collect()
-    }
-
-    /// Readies pages, as a work request: faults them in for `access` (breaking copy-on-write for
-    /// writing), so that a later registration or transfer does not wait. Linux 5.14
-    /// (`MADV_POPULATE_READ`/`_WRITE`). Completes with [`Done::Prefetched`], which says how far it got.
-    ///
-    /// # Errors
-    ///
-    /// As [`submit`](Self::submit).
-    pub fn prefetch(
-        &self,
-        addr: *const u8,
-        len: usize,
-        access: Access,
-        user_data: u64,
-    ) -> Result<Ticket, SubmitError> {
-        self.push(Kind::Prefetch { addr: addr.addr(), len, access, register: false, then: None }, user_data)
-    }
-
-    /// Readies pages, registers them, and calls `then` with the registration, on the pool's thread: post the
-    /// transfer there. The completion comes after `then` returned and carries the registration; keep it until
-    /// the transfer completed. If not all pages got ready, `then` is not called.
-    ///
-    /// # Errors
-    ///
-    /// As [`submit`](Self::submit).
-    ///
-    /// # Safety
-    ///
-    /// As [`submit`](Self::submit).
-    pub unsafe fn prefetch_then(
-        &self,
-        addr: *const u8,
-        len: usize,
-        access: Access,
-        user_data: u64,
-        then: impl FnOnce(&Registration<P>) + Send + 'static,
-    ) -> Result<Ticket, SubmitError> {
-        let then: Option<job::Then<P>> = Some(Box::new(then));
-        self.push(Kind::Prefetch { addr: addr.addr(), len, access, register: true, then }, user_data)
-    }
-
-    /// Completes with [`Done::Flushed`] when the device has no registration of `range` any more.
-    ///
-    /// # Errors
-    ///
-    /// As [`submit`](Self::submit).
-    pub fn flush(&self, range: PageRange, user_data: u64) -> Result<Ticket, SubmitError> {
-        self.push(Kind::Flush { range }, user_data)
-    }
-
-    fn push(&self, kind: Kind<P>, user_data: u64) -> Result<Ticket, SubmitError> {
-        let reply = Reply::Inbox { place: Inbox::reserve(&self.inbox)?, user_data };
-        self.pool.push(Job::new(kind, reply)).map(Ticket)
-    }
-
-    /// The same as a future; see [`Acquire`].
-    ///
-    /// # Safety
-    ///
-    /// As [`submit`](Self::submit), until the registration is dropped. A future that is dropped before it is
-    /// ready puts its registration as soon as it is made.
-    pub unsafe fn acquire(&self, addr: *const u8, len: usize, access: Access) -> Acquire<P> {
-        if let Some(registration) = self.cache.lookup(addr, len, access) {
-            return Acquire::ready(registration);
-        }
-        let (future, promise) = Acquire::pending();
-        let kind = Kind::Acquire { addr: addr.addr(), len, access };
-        // A refused job is dropped, which completes its promise.
-        let _ = self.pool.push(Job::new(kind, Reply::Promise(promise)));
-        future
-    }
-
-    /// Ends a submission that has not begun: it completes with [`QueueError::Cancelled`]. `false`: it has
-    /// begun or is done, and completes as it will.
+    /// Ends a submission that has not begun: it completes with [`QueueError::Cancelled`], from within this call.
+    /// `false`: it has begun or is done, and completes as it will. Of a large submission the pieces that have
+    /// not begun are left out, and it completes as cancelled once those that run are done. A watch ends.
     pub fn cancel(&self, ticket: Ticket) -> bool {
-        self.pool.cancel(ticket.0)
+        if self.check_process().is_err() {
+            return false;
+        }
+        if self.pool.cancel(ticket.0) {
+            return true;
+        }
+        let Some(watch) = self.cache.watches().remove(ticket.0) else { return false };
+        self.cache.unwatch(ticket.0);
+        watch(None);
+        true
     }
 
     /// The next completion, if one waits. Does not block.
     pub fn poll(&self) -> Option<Completion<P>> {
+        self.check_process().ok()?;
         self.inbox.poll()
     }
 
-    /// The next completion, waiting for it up to `timeout`.
+    /// The next completion, waiting for it up to `timeout`. On the one thread that may register, does
+    /// what is submitted first.
     pub fn wait(&self, timeout: Duration) -> Option<Completion<P>> {
+        self.check_process().ok()?;
+        if self.owner.is_some() {
+            self.drive();
+        }
         self.inbox.wait(timeout)
     }
 
@@ -307,10 +195,32 @@ impl<P: Provider> Queue<P> {
     }
 
     /// For a provider that belongs to one thread: does what is submitted, and the cache's due work, on this
-    /// thread. Returns how many submissions were done.
+    /// thread. Returns how many submissions (or pieces) were done; 0 on any other thread.
     pub fn drive(&self) -> usize {
+        let foreign = self.owner.is_some_and(|owner| owner != std::thread::current().id());
+        if foreign || self.check_process().is_err() {
+            return 0;
+        }
+        let done = self.pool.run_here(&self.cache);
         self.cache.drive();
-        self.pool.run_here(&self.cache)
+        if self.owner.is_some() {
+            self.cache.watches().dispatch(&self.cache);
+        }
+        done
+    }
+
+    /// Takes no more submissions, completes what has not begun (and watches) with [`QueueError::Closed`],
+    /// and waits for what runs, unless a closure or announcement that itself runs there calls it. What is
+    /// complete can still be polled.
+    pub fn close(&self) {
+        if self.check_process().is_ok() {
+            self.pool.close();
+            self.end_watches();
+        }
+    }
+
+    fn check_process(&self) -> Result<(), SubmitError> {
+        if self.process.is_current() { Ok(()) } else { Err(SubmitError::Forked) }
     }
 }
 
@@ -323,6 +233,11 @@ impl<P: Provider> AsFd for Queue<P> {
 
 impl<P: Provider> Drop for Queue<P> {
     fn drop(&mut self) {
-        self.pool.close();
+        self.close();
+        if self.check_process().is_err() {
+            // Its jobs complete in the parent; here that would take locks that nobody releases, and
+            // raise an eventfd that is the parent's too.
+            std::mem::forget(self.pool.clone());
+        }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::io;
 
-use pindown_core::{Access, PAGE_SIZE, PageRange};
+use pindown_core::{Access, PAGE_SIZE, PageRange, Provider, Registration};
 
+use crate::cache::Cache;
 use crate::sys::populate::populate;
 
 /// Populated between two looks at how far it got.
@@ -18,6 +19,9 @@ pub struct Prefetched {
     pub ready_bytes: usize,
     /// Why it went no further.
     pub stop: Option<Stop>,
+    /// What the device answered, where it faults by itself (on-demand paging) and the range is
+    /// registered; an error only means that its first transfer waits for the faults.
+    pub device: Option<io::Result<()>>,
 }
 
 /// Why pages could not be made ready.
@@ -71,11 +75,27 @@ pub fn prefetch(range: PageRange, access: Access) -> Prefetched {
         let len = STEP_BYTES.min(range.end() - at);
         if let Err(error) = populate(at, len, access.is_write()) {
             let (ready, error) = first_bad_page(at, len, access, error);
-            return Prefetched { range, ready_bytes: ready - range.start(), stop: Some(stop(ready, error)) };
+            return Prefetched {
+                range,
+                ready_bytes: ready - range.start(),
+                stop: Some(stop(ready, error)),
+                device: None,
+            };
         }
         at += len;
     }
-    Prefetched { range, ready_bytes: range.len_bytes(), stop: None }
+    Prefetched { range, ready_bytes: range.len_bytes(), stop: None, device: None }
+}
+
+/// Has a device that faults by itself do so now. `None`: this one does not.
+pub(super) fn on_device<P: Provider>(
+    cache: &Cache<P>,
+    held: &Registration<P>,
+    range: PageRange,
+    access: Access,
+) -> Option<io::Result<()>> {
+    let provider = cache.provider();
+    provider.caps().coherent.then(|| provider.prefetch(held.key(), range, access))
 }
 
 /// The first page of a step that cannot be populated, by halving: what comes before it can.

@@ -71,6 +71,11 @@ impl Drop for PrivateFd {
     }
 }
 
+/// Whether `fd` is one of these.
+pub(crate) fn is_private(fd: RawFd) -> bool {
+    fd != FREE && OPEN.iter().any(|slot| slot.load(Ordering::Acquire) == fd)
+}
+
 fn install_handler() -> bool {
     static INSTALLED: AtomicI32 = AtomicI32::new(-1);
     INSTALL.call_once(|| {

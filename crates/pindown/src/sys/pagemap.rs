@@ -32,6 +32,11 @@ impl Pagemap {
         })
     }
 
+    /// Whether `addr` is mapped and not armed. Faults nothing in.
+    pub(crate) fn is_unarmed(&self, addr: usize) -> io::Result<bool> {
+        Ok(self.scan(addr)? == Scanned::NotArmed)
+    }
+
     fn scan(&self, addr: usize) -> io::Result<Scanned> {
         let start = (addr & !(PAGE_SIZE - 1)) as u64;
         let mut found = page_region { start: 0, end: 0, categories: 0 };
@@ -72,14 +77,5 @@ enum Scanned {
 }
 
 fn populate_read(addr: usize) -> bool {
-    let page = addr & !(PAGE_SIZE - 1);
-    populate(page, PAGE_SIZE, false).is_ok()
-}
-
-/// `MADV_POPULATE_READ` or `_WRITE` (Linux 5.14): faults pages in as an access would.
-pub(crate) fn populate(start: usize, len_bytes: usize, write: bool) -> io::Result<()> {
-    let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
-    // SAFETY: populating changes no content; the kernel checks that the range is mapped.
-    let rc = unsafe { libc::madvise(start as *mut libc::c_void, len_bytes, advice) };
-    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    super::populate::populate(addr & !(PAGE_SIZE - 1), PAGE_SIZE, false).is_ok()
 }

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use pindown_core::{PageRange, Stamp};
 
 use crate::sys::files;
-use crate::sys::pagemap::populate;
-use crate::sys::procmap::{Found, ProcMap};
+use crate::sys::populate::populate;
+use crate::sys::procmap::{Found, ProcMap, Vma};
 
 /// What a [`Stamp`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ struct FileStamp {
 }
 
 const SEALED: u64 = 1 << 63;
+/// A file's range in more mappings than this is not cached: each is a query at each lookup.
+const MOST_MAPPINGS: usize = 16;
 
 impl FileStamp {
     fn pack(self) -> Stamp {
@@ -55,6 +57,9 @@ impl FileStamp {
     }
 }
 
+/// Descriptors found last, by inode: hints only, which are looked at before they are believed.
+static RECENT: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
+
 /// Makes the stamp of a mapping that contains `range`, or says why it cannot be cached.
 pub(super) fn of(
     procmap: &ProcMap,
@@ -62,7 +67,6 @@ pub(super) fn of(
     range: PageRange,
     multigrain: bool,
 ) -> Result<Stamp, &'static str> {
-    static LAST: AtomicI32 = AtomicI32::new(-1);
     let vma = &found.vma;
     if !procmap.has_query() {
         return Err("a file mapping is checked with PROCMAP_QUERY, which needs Linux 6.11");
@@ -70,9 +74,11 @@ pub(super) fn of(
     if vma.device.0 != 0 {
         return Err("a file that is not in a tmpfs: its changes are not seen reliably");
     }
-    let fd = files::find_open(vma.device, vma.inode, LAST.load(Ordering::Relaxed))
+    // Looking through all open descriptors takes 1 µs each: remember where a file was found.
+    let recent = &RECENT[vma.inode as usize % RECENT.len()];
+    let fd = files::find_open(vma.device, vma.inode, recent.load(Ordering::Relaxed))
         .ok_or("no descriptor is open for its file: keep the memfd open")?;
-    LAST.store(fd, Ordering::Relaxed);
+    recent.store(fd, Ordering::Relaxed);
     // Before the stamp is taken: the first write to a page sets ctime, and pinning may be it.
     let _ = populate(range.start(), range.len_bytes(), vma.perms.writable);
     let ctime_ns = match files::is_sealed(fd) {
@@ -98,13 +104,42 @@ fn ctime(fd: i32, found: &Found, multigrain: bool) -> Result<u64, &'static str> 
 /// Whether `range` still shows what it showed when the stamp was made.
 pub(super) fn is_current(procmap: &ProcMap, range: PageRange, stamp: Stamp) -> bool {
     let stamp = FileStamp::unpack(stamp);
-    let Ok(Some(vma)) = procmap.query(range.start(), false, None) else { return false };
-    let same_mapping = vma.end >= range.end()
-        && vma.perms.shared
-        && vma.device == (0, stamp.minor)
-        && vma.inode == stamp.inode
-        && vma.offset_at(range.start()) == stamp.offset_bytes;
-    same_mapping && stamp.ctime_ns.is_none_or(|ctime_ns| same_file(&stamp, ctime_ns))
+    let place = Place { device: (0, stamp.minor), inode: stamp.inode, offset_bytes: stamp.offset_bytes };
+    place.shows_at(procmap, range) && stamp.ctime_ns.is_none_or(|ctime_ns| same_file(&stamp, ctime_ns))
+}
+
+/// A part of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    device: (u32, u32),
+    inode: u64,
+    offset_bytes: u64,
+}
+
+impl Place {
+    /// What is shown at `addr`, which `vma` contains.
+    pub(super) fn at(vma: &Vma, addr: usize) -> Self {
+        Self { device: vma.device, inode: vma.inode, offset_bytes: vma.offset_at(addr) }
+    }
+
+    /// Whether all of `range` shows this part of the file, shared, in one mapping or a few (they
+    /// differ in protection, say).
+    pub(super) fn shows_at(self, procmap: &ProcMap, range: PageRange) -> bool {
+        let mut at = range.start();
+        for _ in 0..MOST_MAPPINGS {
+            let Ok(Some(vma)) = procmap.query(at, false, None) else { return false };
+            let offset_bytes = self.offset_bytes.wrapping_add((at - range.start()) as u64);
+            let same = vma.perms.shared && vma.device == self.device && vma.inode == self.inode;
+            if !same || vma.offset_at(at) != offset_bytes {
+                return false;
+            }
+            if vma.end >= range.end() {
+                return true;
+            }
+            at = vma.end;
+        }
+        false
+    }
 }
 
 fn same_file(stamp: &FileStamp, ctime_ns: u64) -> bool {

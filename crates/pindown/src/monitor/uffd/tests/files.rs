@@ -123,6 +123,22 @@ fn another_mapping_in_its_place_is_seen_and_the_same_pages_again_are_right() {
 }
 
 #[test]
+fn several_mappings_of_one_file_under_one_range() {
+    let Some(rig) = rig() else { return };
+    let mapped = Mapped::new(&rig, 0);
+    let protect = |prot| {
+        // SAFETY: the test's own memory, read again only as allowed.
+        assert_eq!(unsafe { libc::mprotect((mapped.range().start() + 4096) as *mut _, 4096, prot) }, 0);
+    };
+    protect(libc::PROT_READ);
+    assert!(mapped.is_valid(&rig), "the same pages in three mappings");
+    assert!(matches!(rig.subscribe(mapped.range()), Subscription::Checked(_)));
+    map_over(PageRange::new(mapped.range().start() + 4096, mapped.range().start() + 8192).unwrap());
+    assert!(!mapped.is_valid(&rig), "one of them is another's");
+    assert!(matches!(rig.subscribe(mapped.range()), Subscription::Uncacheable(_)));
+}
+
+#[test]
 fn a_closed_or_reused_descriptor_is_not_trusted() {
     let Some(rig) = rig() else { return };
     let mut mapped = Mapped::new(&rig, 0);

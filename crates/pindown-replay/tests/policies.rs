@@ -1,0 +1,64 @@
+//! What the policies promise, on the suite. The whole table: `cargo run --release -p pindown-replay
+//! --example suite`.
+
+use pindown_core::PolicyKind;
+use pindown_replay::{Budget, Run, Workload, bound::bound, simulate, suite};
+
+fn workload(name: &str) -> Workload {
+    Workload::compile(&suite::Scenario::named(name).expect("in the suite").trace(), None)
+}
+
+fn regions(n: u64) -> Budget {
+    Budget { max_bytes: u64::MAX, max_regions: n }
+}
+
+fn run(workload: &Workload, kind: PolicyKind, budget: Budget) -> Run {
+    simulate(workload, kind, budget, &mut |_| ())
+}
+
+#[test]
+fn a_loop_slightly_too_large_misses_little_more_than_it_must() {
+    let looped = workload("cyclic");
+    let best = bound(&looped, regions(10_000));
+    assert!(best.exact);
+    let adaptive = run(&looped, PolicyKind::Adaptive, regions(10_000));
+    assert!(
+        adaptive.misses as f64 <= 1.5 * best.misses as f64,
+        "{} misses, at best {}",
+        adaptive.misses,
+        best.misses
+    );
+    let lru = run(&looped, PolicyKind::Lru, regions(10_000));
+    assert_eq!(lru.hits, 0, "the case that LRU fails");
+}
+
+#[test]
+fn a_scan_costs_little_at_up_to_half_the_footprint() {
+    let (alone, scanned) = (workload("zipf"), workload("zipf-scan"));
+    for percent in [25, 50] {
+        let budget = regions(alone.footprint_regions() * percent / 100);
+        let (without, with) =
+            (run(&alone, PolicyKind::Adaptive, budget), run(&scanned, PolicyKind::Adaptive, budget));
+        let ratio = with.misses as f64 / without.misses as f64;
+        assert!(ratio <= 1.3, "{percent} %: {} misses without, {} with", without.misses, with.misses);
+    }
+}
+
+#[test]
+fn the_default_is_never_much_worse_than_lru() {
+    for scenario in suite::SUITE {
+        let workload = Workload::compile(&scenario.trace(), None);
+        let budget = Budget { max_bytes: workload.footprint_bytes() / 2, max_regions: u64::MAX };
+        let (adaptive, lru) =
+            (run(&workload, PolicyKind::default(), budget), run(&workload, PolicyKind::Lru, budget));
+        assert!(
+            adaptive.cost_ns as f64 <= 1.05 * lru.cost_ns as f64,
+            "{}: {adaptive:?} {lru:?}",
+            scenario.name
+        );
+        assert!(
+            adaptive.registered_bytes_peak <= budget.max_bytes
+                && lru.registered_bytes_peak <= budget.max_bytes
+        );
+    }
+}
