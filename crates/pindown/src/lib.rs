@@ -15,8 +15,14 @@
 pub mod budget;
 mod builder;
 mod cache;
+<<<<<<< HEAD
 pub mod everything;
 pub mod export;
+=======
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
+>>>>>>> 29dde77 (core: the hit without calls; fuzz crate; bench and instruction count of the hit)
 #[cfg(feature = "ebpf")]
 pub mod helper;
 pub mod metrics;
@@ -43,6 +49,7 @@ pub use pindown_core::{
     ProviderCaps, RangeError, RegisterError, Registration, Reservation, Stamp, Stats, Subscription, Validity,
 };
 pub use sys::host::LinuxHost;
+<<<<<<< HEAD
 
 /// The README's example, as a test.
 #[cfg(all(doctest, feature = "io-uring"))]
@@ -54,3 +61,5 @@ struct Readme;
 pub mod fuzzing {
     pub use crate::sys::maps::{MapsLine, Perms, parse_line};
 }
+=======
+>>>>>>> 29dde77 (core: the hit without calls; fuzz crate; bench and instruction count of the hit)
