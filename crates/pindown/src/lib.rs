@@ -17,6 +17,9 @@ mod builder;
 mod cache;
 pub mod everything;
 pub mod export;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "ebpf")]
 pub mod helper;
 pub mod metrics;
