@@ -51,9 +51,3 @@ pub use sys::host::LinuxHost;
 #[cfg(all(doctest, feature = "io-uring"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
-
-/// What fuzz targets reach inside. Not part of the interface.
-#[doc(hidden)]
-pub mod fuzzing {
-    pub use crate::sys::maps::{MapsLine, Perms, parse_line};
-}
