@@ -12,6 +12,7 @@ mod peer;
 mod perf;
 mod soak;
 mod sys;
+mod top;
 mod tuning;
 mod ui;
 
@@ -38,6 +39,8 @@ enum Verb {
     Trace(tuning::TraceArgs),
     Replay(tuning::ReplayArgs),
     Advise(tuning::AdviseArgs),
+    Top(top::Args),
+    Metrics(top::MetricsArgs),
     #[command(name = "__cell", hide = true)]
     Cell(coherence::CellArgs),
     #[command(name = "__file", hide = true)]
@@ -54,6 +57,8 @@ fn main() -> ExitCode {
         Verb::Trace(args) => exit::code(tuning::trace(&args)),
         Verb::Replay(args) => exit::code(tuning::replay(&args)),
         Verb::Advise(args) => exit::code(tuning::advise(&args)),
+        Verb::Top(args) => exit::code(top::run(&args)),
+        Verb::Metrics(args) => exit::code(top::metrics(&args)),
         Verb::Coherence(args) => exit::code(coherence::run(&args)),
         Verb::Cell(args) => coherence::run_cell(&args),
         Verb::File(args) => match coherence::in_other_process(&args) {

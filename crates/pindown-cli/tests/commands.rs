@@ -168,3 +168,28 @@ fn doctor_names_what_auto_takes_and_why_not_the_rest() {
 fn kernel_release() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux").trim().to_owned()
 }
+
+/// The claim in small: what must be cached is cached, and right after each change.
+#[test]
+fn coherence_of_uffd_holds_where_it_caches() {
+    for mapping in ["anon-private", "brk-heap", "memfd-shared"] {
+        let Some((report, status)) =
+            json(&["coherence", "--monitor", "uffd", "--mapping", mapping, "--json"])
+        else {
+            return;
+        };
+        assert_eq!((status, report["stale"].as_u64()), (0, Some(0)), "{report}");
+        for row in rows(&report) {
+            let (event, outcome) = (row["event"].as_str().expect("a name"), row["outcome"].as_str());
+            let waived = outcome == Some("waived");
+            assert!(!waived || event == "madvise-guard-install", "{row}");
+            if row["hazard"] == true && !waived {
+                assert_eq!(outcome, Some("fresh"), "{row}");
+            }
+            if mapping != "memfd-shared" && ["mprotect-none-and-back", "fork-child-writes"].contains(&event) {
+                assert_eq!(outcome, Some("kept"), "{row}");
+            }
+        }
+        assert!(report["hazards"].as_u64() >= Some(20), "{report}");
+    }
+}

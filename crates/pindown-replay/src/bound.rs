@@ -107,7 +107,8 @@ impl Requests {
         let equal_costs = measure == Measure::Misses || all(&self.cost, any(&self.cost));
         let unit = if measure == Measure::Misses { 1.0 } else { any(&self.cost) as f64 };
         if equal_costs && (equal_pages || max_pages >= self.pages.values().sum()) {
-            let room = max_regions.min(max_pages / any(&self.pages).max(1));
+            let fit = if equal_pages { max_pages / any(&self.pages).max(1) } else { u64::MAX };
+            let room = max_regions.min(fit);
             let exact = !self.has_covers && workload.touched.is_empty();
             return (min::misses(&self.previous, room) as f64 * unit, exact);
         }
@@ -121,7 +122,11 @@ impl Requests {
         let value = |c: u32| if measure == Measure::Misses { 1.0 } else { self.cost[&c] as f64 };
         let items: Vec<_> =
             self.class.iter().map(|c| dual::Item { size: size(*c) as f64, value: value(*c) }).collect();
-        dual::bound(&items, &self.previous, room.min(distinct) as f64)
+        if room >= distinct {
+            // Nothing is ever short: each thing is registered once, and after each change.
+            return items.iter().zip(&self.previous).filter(|(_, p)| p.is_none()).map(|(i, _)| i.value).sum();
+        }
+        dual::bound(&items, &self.previous, room as f64)
     }
 }
 
@@ -141,4 +146,33 @@ fn gone(workload: &Workload, change: u32, last: &mut HashMap<u32, u32>) {
 /// Whether others share the object's class.
 fn is_cover(workload: &Workload, object: u32) -> bool {
     workload.shared_classes.contains(&workload.objects[object as usize].class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::Scenario;
+    use crate::{default_budgets, simulate};
+    use pindown_core::PolicyKind;
+
+    #[test]
+    fn nothing_beats_the_bound_and_room_for_all_reaches_it() {
+        for name in ["mpi", "storage", "stack", "drift"] {
+            let trace = Scenario::named(name).unwrap().trace();
+            let workload = Workload::compile(&trace[..trace.len() / 8], None);
+            for budget in default_budgets(&workload).into_iter().skip(1).step_by(3) {
+                let best = bound(&workload, budget);
+                for kind in PolicyKind::ALL {
+                    let run = simulate(&workload, *kind, budget, &mut |_| ());
+                    assert!(
+                        run.misses >= best.misses && run.cost_ns >= best.cost_ns,
+                        "{name}: {run:?} {best:?}"
+                    );
+                }
+            }
+            let all = Budget { max_bytes: workload.footprint_bytes() * 2, max_regions: u64::MAX };
+            let (run, best) = (simulate(&workload, PolicyKind::Lru, all, &mut |_| ()), bound(&workload, all));
+            assert_eq!((run.misses, run.cost_ns), (best.misses, best.cost_ns), "{name}");
+        }
+    }
 }

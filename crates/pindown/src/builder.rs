@@ -1,14 +1,16 @@
 //! [`Builder`]: from a provider to a running cache.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pindown_core::{
-    Access, Affinity, BuildError, Config, Monitor, MonitorError, Notifier, PolicyKind, Provider,
+    Access, Affinity, BuildError, Config, Delivery, Monitor, MonitorError, PolicyKind, Provider,
 };
 
 use crate::cache::Cache;
 use crate::monitor::{Manual, NoMonitor, Uncached};
 use crate::sys::host::LinuxHost;
+use crate::upkeep::Settings;
 use crate::worker::Worker;
 
 /// Which monitor keeps the cache coherent.
@@ -47,12 +49,24 @@ pub struct Builder<P: Provider> {
     provider: P,
     monitor: MonitorChoice,
     config: Config,
+    idle: Option<Duration>,
+    sweep: Option<bool>,
+    pressure: bool,
+    export: bool,
 }
 
 impl<P: Provider> Builder<P> {
     /// Defaults: monitor `auto`, a budget below RLIMIT_MEMLOCK and the provider's limits, widening on.
     pub fn new(provider: P) -> Self {
-        Self { provider, monitor: MonitorChoice::Auto, config: Config::default() }
+        Self {
+            provider,
+            monitor: MonitorChoice::Auto,
+            config: Config::default(),
+            idle: None,
+            sweep: None,
+            pressure: true,
+            export: std::env::var_os("PINDOWN_EXPORT").is_none_or(|v| v != "0"),
+        }
     }
 
     /// Who sees the address space change.
@@ -85,6 +99,35 @@ impl<P: Provider> Builder<P> {
         self
     }
 
+    /// Registrations that nobody asked for during this time are given up; at rest all of them. They go
+    /// within a quarter of it more, at least 5 ms. Default: kept until room is short. Needs the worker
+    /// thread, as all of the following; providers that belong to one thread have none.
+    pub fn idle(mut self, after: Duration) -> Self {
+        self.idle = Some(after);
+        self
+    }
+
+    /// Whether the worker looks, for at most half a percent of a core, for registrations whose memory
+    /// is not mapped any more. Default: where nothing reports it (the manual monitor, on-demand paging).
+    pub fn sweep(mut self, sweep: bool) -> Self {
+        self.sweep = Some(sweep);
+        self
+    }
+
+    /// Whether half of what is registered is given up when the machine is short of memory, as the
+    /// kernel's pressure stall information says (Linux 5.2, unprivileged 6.5). Default: yes.
+    pub fn relieve_pressure(mut self, relieve: bool) -> Self {
+        self.pressure = relieve;
+        self
+    }
+
+    /// Whether counters are shown to `pindown top` and `pindown metrics`, through a file in `/dev/shm`
+    /// that this user and root can read. Default: yes, unless `PINDOWN_EXPORT=0`.
+    pub fn export(mut self, export: bool) -> Self {
+        self.export = export;
+        self
+    }
+
     /// Registrations with remote rights are really deregistered when they are put, so that no peer
     /// reaches the memory afterwards. They are then never cached.
     pub fn revoke_on_put(mut self) -> Self {
@@ -113,10 +156,17 @@ impl<P: Provider> Builder<P> {
         }
         let owned = matches!(self.provider.affinity(), Affinity::OwnerThread(_));
         let monitor = choose(self.monitor, caps.coherent)?;
+        let told = matches!(monitor.delivery(), Delivery::WhenTold);
+        let upkeep = Settings {
+            idle: self.idle,
+            sweep: self.sweep.unwrap_or(caps.coherent || told),
+            pressure: self.pressure,
+            export: self.export,
+        };
         let host = Arc::new(LinuxHost::new());
         let cache = pindown_core::Cache::new(self.provider, monitor, host, config)?;
         let watches = Arc::new(crate::watches::Watches::default());
-        let worker = (!owned).then(|| Worker::start(cache.clone(), watches.clone())).transpose();
+        let worker = (!owned).then(|| Worker::start(cache.clone(), watches.clone(), upkeep)).transpose();
         let worker = worker.map_err(|source| BuildError::Monitor {
             name: "worker thread",
             source: MonitorError::Io { what: "starting the worker thread", source },
@@ -170,8 +220,9 @@ fn ebpf() -> Result<crate::monitor::ebpf::EbpfMonitor, BuildError> {
 }
 
 /// Whether a monitor starts here: tried with a notifier that nobody listens to.
+#[cfg(any(feature = "uffd", feature = "ebpf"))]
 fn starts(monitor: &dyn Monitor) -> bool {
-    let started = monitor.start(Notifier::detached()).is_ok();
+    let started = monitor.start(pindown_core::Notifier::detached()).is_ok();
     monitor.stop();
     started
 }

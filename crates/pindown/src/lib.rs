@@ -1,18 +1,35 @@
 //! pindown: memory registration that stays right while the address space changes.
+//!
+//! Start at [`Builder`]: a [`Provider`] (whoever pins pages), a [`MonitorChoice`] (whoever sees them
+//! change), and out comes a [`Cache`]. [`Cache::acquire`](pindown_core::Cache::acquire) returns a held
+//! [`Registration`] with the key for the work request; dropping it puts it.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`provider`] | io_uring fixed buffers, RDMA verbs (feature `verbs`), a simulation |
+//! | [`monitor`] | userfaultfd, eBPF (feature `ebpf`), manual reports |
+//! | [`queue`] | submit, and poll for completion; futures; prefetch |
+//! | [`watch`] | the notifications alone, for a cache of your own |
+//! | [`probe`] | facts about this machine |
 
-mod budget;
+pub mod budget;
 mod builder;
 mod cache;
 pub mod everything;
+pub mod export;
 #[cfg(feature = "ebpf")]
 pub mod helper;
+pub mod metrics;
 pub mod monitor;
 pub mod probe;
 pub mod provider;
 pub mod queue;
 pub mod segments;
+// Each backend uses a part of it.
+#[cfg_attr(not(all(feature = "uffd", feature = "io-uring")), allow(dead_code))]
 mod sys;
 pub mod trace;
+pub mod upkeep;
 pub mod watch;
 mod watches;
 mod worker;
@@ -26,6 +43,11 @@ pub use pindown_core::{
     ProviderCaps, RangeError, RegisterError, Registration, Reservation, Stamp, Stats, Subscription, Validity,
 };
 pub use sys::host::LinuxHost;
+
+/// The README's example, as a test.
+#[cfg(all(doctest, feature = "io-uring"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
 
 /// What fuzz targets reach inside. Not part of the interface.
 #[doc(hidden)]

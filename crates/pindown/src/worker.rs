@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use pindown_core::Provider;
 
+use crate::upkeep::{Settings, Upkeep};
 use crate::watches::Watches;
 
-/// Longest sleep when nothing is due; every change wakes it earlier.
-const IDLE: Duration = Duration::from_secs(1);
 /// After a wake-up, how long deregistrations are gathered, so that one fence serves many. With
 /// the deregistration itself well under the promised 10 ms.
 const GATHER: Duration = Duration::from_millis(1);
@@ -26,13 +25,14 @@ impl Worker {
     pub(crate) fn start<P: Provider>(
         cache: pindown_core::Cache<P>,
         watches: Arc<Watches>,
+        upkeep: Settings,
     ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let builder = std::thread::Builder::new().name("pindown-worker".into());
         // Detached at once: it may have to wait for holders, the last drop may come from one of
         // them, and in a forked child there is no such thread to join or detach.
-        drop(builder.spawn(move || run(&cache, &watches, &stopped))?);
+        drop(builder.spawn(move || run(&cache, &watches, &stopped, upkeep))?);
         Ok(Self { stop })
     }
 
@@ -42,16 +42,24 @@ impl Worker {
     }
 }
 
-fn run<P: Provider>(cache: &pindown_core::Cache<P>, watches: &Watches, stop: &AtomicBool) {
+fn run<P: Provider>(
+    cache: &pindown_core::Cache<P>,
+    watches: &Watches,
+    stop: &AtomicBool,
+    settings: Settings,
+) {
     crate::sys::block_signals();
+    let mut upkeep = Upkeep::new(settings);
     while !stop.load(Ordering::Acquire) {
-        cache.wait_for_work(IDLE);
+        cache.wait_for_work(upkeep.until_due());
         cache.drive_urgent();
         watches.dispatch(cache);
         std::thread::sleep(GATHER);
         cache.drive();
         watches.dispatch(cache);
+        upkeep.tick(cache);
     }
+    drop(upkeep);
     linger(cache);
 }
 

@@ -24,6 +24,10 @@ pub(crate) enum Run {
     Cargo(&'static [&'static str]),
     /// `cargo ARGS` with `--cfg loom`, in a target directory of its own.
     Loom(&'static [&'static str]),
+    /// The same with `--cfg shuttle`.
+    Shuttle(&'static [&'static str]),
+    /// `cargo ARGS` with PINDOWN_LONG set: tests take their full length.
+    Long(&'static [&'static str]),
     /// `cargo ARGS`, whose tests boot guests.
     Boots(&'static [&'static str]),
     /// The test binaries that `cargo ARGS --no-run` builds, run by a plain user.
@@ -39,7 +43,9 @@ const fn always(name: &'static str, run: Run) -> Step {
 pub(crate) const STEPS: &[Step] = &[
     always("workspace", Run::Cargo(&["test", "--workspace", "--all-features"])),
     always("workspace-plain-user", Run::TestsAsPlainUser(&["test", "--workspace", "--all-features"])),
-    always("loom", Run::Loom(&["test", "-p", "pindown-core", "--release", "--test", "loom*"])),
+    always("loom", Run::Loom(&["test", "-p", "pindown-core", "--release", "--lib", "loom_models"])),
+    always("shuttle", Run::Shuttle(&["test", "-p", "pindown", "--lib", "queue::model"])),
+    Step { name: "queue-million", full: true, run: Run::Long(&["test", "-p", "pindown", "--test", "queue"]) },
     always("coherence-root", Run::Pindown(User::Root, &["coherence"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence"])),
     always("lab", Run::Boots(&["test", "-p", "xtask", "--test", "vm", "--", "--ignored"])),
@@ -47,6 +53,8 @@ pub(crate) const STEPS: &[Step] = &[
 
 /// A boot with several commands in it.
 pub(crate) struct GuestStep {
+    /// With the kernel's name, the name of the step.
+    pub(crate) label: &'static str,
     pub(crate) kernel: Kernel,
     pub(crate) guest: Guest,
     pub(crate) full: bool,
@@ -66,7 +74,7 @@ pub(crate) struct Row {
 
 impl GuestStep {
     pub(crate) fn name(&self) -> String {
-        format!("{}-{}", self.kernel.name(), self.guest.name())
+        format!("{}-{}", self.kernel.name(), self.label)
     }
 }
 
@@ -82,7 +90,30 @@ const BASE: &[Row] = &[
         &[],
     ),
     row("io-uring", "io_uring_provider", &["pindown:io_uring_provider"]),
-    row("coherence-uffd", "pindown coherence --monitor uffd", &[]),
+    row(
+        "queue",
+        "queue && queue_prefetch && queue_fork && everything",
+        &["pindown:queue", "pindown:queue_prefetch", "pindown:queue_fork", "pindown:everything"],
+    ),
+    row("verbs-device", "verbs_device", &["pindown:verbs_device"]),
+    row("verbs-exposure", "verbs_exposure", &["pindown:verbs_exposure"]),
+    row("verbs-queue", "verbs_queue", &["pindown:verbs_queue"]),
+    row("coherence-uffd", "pindown coherence --monitor uffd --mapping anon-private", &[]),
+    row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
+    row("coherence-odp", "pindown coherence --provider verbs --monitor odp --mapping anon-private", &[]),
+    // The last: it takes the device away.
+    row(
+        "verbs-unplug",
+        "PINDOWN_UNPLUG='ip link delete d0' verbs_device --ignored",
+        &["pindown:verbs_device"],
+    ),
+];
+
+/// The whole proof: some 800 rows a monitor, half a second each under emulation.
+const MATRIX: &[Row] = &[
+    row("uffd", "pindown coherence --monitor uffd", &[]),
+    row("verbs", "pindown coherence --provider verbs --monitor uffd", &[]),
+    row("odp", "pindown coherence --provider verbs --monitor odp", &[]),
 ];
 
 const TWO_HOSTS: &[Row] = &[
@@ -138,15 +169,19 @@ const ENGINES: &[Row] = &[
 /// The guests: one in every run, the others with `--full`.
 pub(crate) fn guests() -> Vec<GuestStep> {
     let base = |kernel, full| step(kernel, Guest::Base, full, 480, BASE);
+    let matrix = |kernel| GuestStep { label: "matrix", ..step(kernel, Guest::Base, true, 5400, MATRIX) };
     vec![
         base(Kernel::Backports, false),
         base(Kernel::Stable, true),
         base(Kernel::Oldstable, true),
+        matrix(Kernel::Backports),
+        matrix(Kernel::Stable),
+        matrix(Kernel::Oldstable),
         step(Kernel::Backports, Guest::TwoHosts, true, 300, TWO_HOSTS),
         step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
     ]
 }
 
 fn step(kernel: Kernel, guest: Guest, full: bool, timeout_s: u64, rows: &[Row]) -> GuestStep {
-    GuestStep { kernel, guest, full, timeout_s, rows: rows.to_vec() }
+    GuestStep { label: guest.name(), kernel, guest, full, timeout_s, rows: rows.to_vec() }
 }

@@ -57,7 +57,7 @@ impl Pool {
             buffers.push(Buffer::Block(Some(new_block(size)?), size));
         }
         if blocks < group.buffers {
-            let all = sys::map_new((group.buffers - blocks) * size)?;
+            let all = sys::map_apart((group.buffers - blocks) * size)?;
             buffers.extend((0..group.buffers - blocks).map(|i| Buffer::Mapped(all.part(i * size, size))));
         }
         Ok(Self { buffers, churn: group.churn, uses: 0, churns: 0 })
@@ -66,6 +66,10 @@ impl Pool {
     /// All buffers as they are now.
     pub(crate) fn spans(&self) -> Vec<Span> {
         self.buffers.iter().filter_map(Buffer::span).collect()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.buffers.len()
     }
 
     /// The next buffer, and whether it changes before it is used.

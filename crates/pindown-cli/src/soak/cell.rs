@@ -101,7 +101,7 @@ impl Memory {
 
 /// A place with as much reserved room behind it, so that it can grow.
 fn place(len: usize) -> io::Result<Span> {
-    let room = sys::map_new(2 * CELL_BYTES + HUGE_BYTES)?;
+    let room = sys::map_apart(2 * CELL_BYTES + HUGE_BYTES)?;
     let base = room.base().next_multiple_of(HUGE_BYTES);
     let span = room.part(base - room.base(), len);
     sys::unmap(room.part(base - room.base() + len, CELL_BYTES - len + PAGE_BYTES), Via::Raw)?;

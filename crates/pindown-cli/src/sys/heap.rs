@@ -90,14 +90,16 @@ impl ProgramBreak {
     }
 }
 
-/// Lets the allocator take 16 MiB of heap now, so that it does not move the break during the experiment.
+/// Lets the allocator take 8 MiB of heap now, and keep them, so that it does not move the break
+/// during the experiment.
 fn pad_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes integers; the block is freed at once.
     unsafe {
-        libc::mallopt(libc::M_TOP_PAD, 16 << 20);
-        libc::free(libc::malloc(64 << 10));
         libc::mallopt(libc::M_TRIM_THRESHOLD, 64 << 20);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 16 << 20); // so that the block comes from the heap
+        libc::free(std::hint::black_box(libc::malloc(8 << 20))); // an unused block would be optimised out
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
     }
 }
 

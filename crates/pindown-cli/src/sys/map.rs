@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{HUGE_BYTES, Span, check, check_map};
 
@@ -67,6 +68,29 @@ pub(crate) fn map_new(len: usize) -> io::Result<Span> {
     let base = check_map(unsafe { libc::mmap(std::ptr::null_mut(), len, READ_WRITE, flags, -1, 0) })?;
     // SAFETY: just mapped, for the caller alone.
     Ok(unsafe { Span::new(base, len) })
+}
+
+/// New private anonymous memory where a hole in it stays a hole: far below the addresses that the
+/// kernel gives out by itself (it fills the highest hole first, `arch_get_unmapped_area_topdown`;
+/// with the legacy layout it starts above). While one thread has part of it unmapped, another's
+/// malloc is not put there, to be mapped over a moment later.
+pub(crate) fn map_apart(len: usize) -> io::Result<Span> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0x1000_0000_0000);
+    const TRIES: usize = 64;
+    const ALIGN: usize = 2 << 20;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    for _ in 0..TRIES {
+        let at = NEXT.fetch_add(len.next_multiple_of(ALIGN) + ALIGN, Ordering::Relaxed);
+        // SAFETY: MAP_FIXED_NOREPLACE maps only where nothing is.
+        let ret = unsafe { libc::mmap(std::ptr::without_provenance_mut(at), len, READ_WRITE, flags, -1, 0) };
+        match check_map(ret) {
+            // SAFETY: just mapped, for the caller alone.
+            Ok(base) => return Ok(unsafe { Span::new(base, len) }),
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    map_new(len)
 }
 
 /// Maps `source` over `span`, whatever was there.

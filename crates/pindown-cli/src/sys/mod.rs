@@ -13,6 +13,7 @@ mod shm;
 mod signal;
 mod soak;
 mod span;
+mod terminal;
 mod uffd;
 
 pub(crate) use file::*;
@@ -24,6 +25,7 @@ pub(crate) use shm::*;
 pub(crate) use signal::*;
 pub(crate) use soak::*;
 pub(crate) use span::*;
+pub(crate) use terminal::*;
 pub(crate) use uffd::*;
 
 use std::io;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pindown_replay::advise::{Advice, advise, bytes, steps};
 
-use super::load;
+use super::{emit, load};
 use crate::exit::{CliError, Verdict};
 use crate::ui::{Palette, progress};
 
@@ -24,9 +24,9 @@ pub(crate) fn run(args: &Args) -> Result<Verdict, CliError> {
     let advice = advise(&workload, &mut |steps| bar.inc(steps));
     bar.finish_and_clear();
     if args.json {
-        println!("{}", serde_json::to_string(&advice).unwrap_or_default());
+        emit(&format!("{}\n", serde_json::to_string(&advice).unwrap_or_default()));
     } else {
-        print!("{}", text(&advice, Palette::for_stdout()));
+        emit(&text(&advice, Palette::for_stdout()));
     }
     Ok(Verdict::Good)
 }

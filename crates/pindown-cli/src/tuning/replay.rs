@@ -6,7 +6,7 @@ use pindown::PolicyKind;
 use pindown_replay::advise::{advise_on, bytes, time};
 use pindown_replay::{Budget, Curves, Workload, default_budgets, report};
 
-use super::load;
+use super::{emit, load};
 use crate::exit::{CliError, Verdict};
 use crate::ui::{Colour, Palette, progress};
 
@@ -42,9 +42,9 @@ pub(crate) fn run(args: &Args) -> Result<Verdict, CliError> {
     let curves = Curves::compute(&workload, policies, &budgets, &mut |steps| bar.inc(steps));
     bar.finish_and_clear();
     if args.json {
-        println!("{}", serde_json::to_string(&curves).unwrap_or_default());
+        emit(&format!("{}\n", serde_json::to_string(&curves).unwrap_or_default()));
     } else {
-        print!("{}", table(&workload, &curves, Palette::for_stdout()));
+        emit(&table(&workload, &curves, Palette::for_stdout()));
     }
     if let Some(path) = &args.html {
         write_report(args, &workload, curves, path)?;
@@ -71,7 +71,7 @@ fn write_report(args: &Args, workload: &Workload, curves: Curves, path: &PathBuf
     let page = report::html(&load::title(&args.file), workload, &advise_on(workload, curves));
     std::fs::write(path, page).map_err(|e| CliError::Usage(format!("{}: {e}", path.display())))?;
     if !args.json {
-        println!("\nreport: {}", path.display());
+        emit(&format!("\nreport: {}\n", path.display()));
     }
     Ok(())
 }

@@ -159,7 +159,8 @@ impl<P: Provider> Inner<P> {
         state.slow_requests += 1;
         // Summing all threads' hits on every miss would cost more than it tells.
         if state.slow_requests.is_multiple_of(16) {
-            self.clock.advance(state.slow_requests + hold::registry().hits(self.id));
+            let requests = state.slow_requests + hold::registry().hits(self.id);
+            self.clock.advance(requests.max(self.clock.now() + 1));
         } else {
             self.clock.advance(self.clock.now() + 1);
         }

@@ -10,6 +10,8 @@
 //! | `zones`, `widening` | how much more than asked for is registered |
 //! | `watch` | who asked to be told when a region ends |
 //! | `close` | flush and close |
+//! | `upkeep` | expiry, and what there is |
+//! | `recorded` | requests while a trace is recorded |
 
 mod close;
 mod config;
@@ -26,6 +28,7 @@ mod state;
 mod tests;
 #[cfg(all(test, not(loom)))]
 mod tests_faults;
+mod upkeep;
 mod watch;
 mod widening;
 mod zones;

@@ -7,7 +7,7 @@ use super::flight::Flight;
 use super::watch::{Ended, Watches};
 use super::zones::Zones;
 use crate::access::SERVES;
-use crate::eviction::{EvictionPolicy, Inserted, Removal};
+use crate::eviction::{CostModel, EvictionPolicy, Inserted, Removal};
 use crate::hold::{NewRegion, Region, Slab, State as RegionState};
 use crate::interval_map::{FAST, IntervalMap, Span};
 use crate::stats::Counters;
@@ -19,6 +19,7 @@ pub(crate) struct State<P: Provider> {
     pub(crate) map: IntervalMap,
     pub(crate) flights: Vec<Arc<Flight>>,
     pub(crate) policy: Box<dyn EvictionPolicy>,
+    costs: CostModel,
     pub(crate) zones: Zones,
     /// Unlinked regions, to be deregistered once nobody holds them.
     pub(crate) doomed: Vec<Doomed>,
@@ -73,6 +74,7 @@ impl<P: Provider> State<P> {
             map,
             flights: Vec::new(),
             policy,
+            costs: CostModel::default(),
             zones: Zones::default(),
             doomed: Vec::new(),
             failing: Vec::new(),
@@ -109,6 +111,7 @@ impl<P: Provider> State<P> {
             self.map.insert(span, requested);
             self.hide_displaced(slab);
             let (range, pages) = (span.range, span.range.pages());
+            let cost_ns = self.costs.learn(pages, cost_ns);
             self.policy.inserted(Inserted { region: index, pages, cost_ns, id: range.first_page() }, now);
         } else {
             self.map.insert_hidden(span);

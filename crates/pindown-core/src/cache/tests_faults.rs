@@ -192,10 +192,7 @@ fn a_refused_widening_falls_back_to_the_request() {
 
 #[test]
 fn a_request_is_a_hit_or_a_miss_and_never_both() {
-    let sim = Sim::with({
-        let config = SimConfig { register_latency: Duration::from_millis(20), ..SimConfig::default() };
-        config
-    });
+    let sim = Sim::with(SimConfig { register_latency: Duration::from_millis(20), ..SimConfig::default() });
     let cache = cache(&sim);
     std::thread::scope(|s| {
         for _ in 0..4 {
@@ -210,10 +207,7 @@ fn a_request_is_a_hit_or_a_miss_and_never_both() {
 /// same pages: the bound of twice what is asked for did not hold.
 #[test]
 fn overlapping_misses_take_turns() {
-    let sim = Sim::with({
-        let config = SimConfig { register_latency: Duration::from_millis(5), ..SimConfig::default() };
-        config
-    });
+    let sim = Sim::with(SimConfig { register_latency: Duration::from_millis(5), ..SimConfig::default() });
     let cache = cache(&sim);
     let barrier = Barrier::new(8);
     std::thread::scope(|s| {
@@ -301,10 +295,8 @@ fn run_with_faults(call: Call, nth: u64, fault: Fault) {
 #[test]
 fn everyone_who_waits_for_a_failing_registration_gets_its_error_and_nobody_tries_again() {
     for fault in [Fault::Io, Fault::Panic] {
-        let sim = Sim::with({
-            let config = SimConfig { register_latency: Duration::from_millis(60), ..SimConfig::default() };
-            config
-        });
+        let sim =
+            Sim::with(SimConfig { register_latency: Duration::from_millis(60), ..SimConfig::default() });
         let cache = cache(&sim);
         sim.fail(Call::Register, 1, 1, fault);
         let barrier = Barrier::new(6);

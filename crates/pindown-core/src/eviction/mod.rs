@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod clock;
+mod cost;
 mod ghosts;
 mod lru;
 mod rule;
@@ -10,6 +11,7 @@ mod shadow;
 
 pub use adaptive::Adaptive;
 pub use clock::{UseClock, UseWord};
+pub(crate) use cost::CostModel;
 pub use lru::Lru;
 pub use s3fifo::S3Fifo;
 

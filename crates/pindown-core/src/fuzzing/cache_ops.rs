@@ -81,7 +81,9 @@ impl Run {
             25 => self.shrink(bytes),
             26 => self.lose(),
             27 => self.plan_fault(bytes),
-            28 => self.monitor.refuses.store(self.faults && bytes.byte() % 4 == 0, Ordering::Relaxed),
+            28 => {
+                self.monitor.refuses.store(self.faults && bytes.byte().is_multiple_of(4), Ordering::Relaxed)
+            }
             29 => self.overflow(),
             _ => _ = self.cache.stats(),
         }
@@ -104,7 +106,7 @@ impl Run {
 
     fn acquire(&mut self, bytes: &mut Bytes<'_>) {
         let (wanted, access) = (Self::extent(bytes), self.access(bytes));
-        let keep = bytes.byte() % 2 == 0 && !self.plain;
+        let keep = bytes.byte().is_multiple_of(2) && !self.plain;
         let address = std::ptr::without_provenance(wanted.start());
         // SAFETY: the simulated device touches no memory.
         match unsafe { self.cache.acquire(address, wanted.len_bytes(), access) } {
@@ -152,10 +154,11 @@ impl Run {
         }
     }
 
-    fn lookup(&self, bytes: &mut Bytes<'_>) {
+    fn lookup(&mut self, bytes: &mut Bytes<'_>) {
         let (wanted, access) = (Self::extent(bytes), self.access(bytes));
         let address = std::ptr::without_provenance(wanted.start());
         if let Some(got) = self.cache.lookup(address, wanted.len_bytes(), access) {
+            self.requested.extend(wanted.first_page()..wanted.end_page());
             self.check_fresh(&got, wanted, access);
             assert!(got.is_cached());
         }
@@ -200,7 +203,7 @@ impl Run {
 
     /// A change of pages that are found changed at lookup is not reported at all.
     fn report_for_nothing(&mut self, bytes: &mut Bytes<'_>) {
-        if bytes.byte() % 2 == 0 {
+        if bytes.byte().is_multiple_of(2) {
             let unreported = range(130 + bytes.below(20), 1 + bytes.below(9));
             self.sim.remap(unreported);
             self.monitor.changed(unreported);

@@ -101,7 +101,7 @@ fn readers(n: usize, slots: bool) -> impl Fn() + Sync + Send + 'static {
             .collect();
         world.unlink(0);
         let gone = world.reap();
-        threads.into_iter().for_each(|t| drop(t.join().unwrap()));
+        threads.into_iter().for_each(|t| _ = t.join().unwrap());
         world.reap_rest(gone);
     }
 }

@@ -8,7 +8,7 @@ pub(super) struct Item {
 }
 
 const STRETCHES: usize = 1024;
-const ROUNDS: usize = 120;
+const ROUNDS: usize = 60;
 
 /// Least total value of the requests that must miss, given `room`.
 pub(super) fn bound(items: &[Item], previous: &[Option<u32>], room: f64) -> f64 {

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use super::escape;
 use crate::advise::bytes;
 
-const WIDTH: f64 = 600.0;
-const HEIGHT: f64 = 360.0;
-const LEFT: f64 = 52.0;
+const WIDTH: f64 = 420.0;
+const HEIGHT: f64 = 300.0;
+const LEFT: f64 = 44.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 46.0;

@@ -1,6 +1,6 @@
 //! Which monitors and providers work here, and which `auto` takes.
 
-use pindown_core::{Cover, Coverage, Monitor, MonitorError};
+use pindown_core::{Cover, Coverage, Monitor};
 
 use super::{Standing, facilities};
 use crate::monitor::Manual;
@@ -22,11 +22,11 @@ pub struct Backend {
 }
 
 impl Backend {
-    fn usable(name: &'static str, why: &str) -> Self {
+    pub(super) fn usable(name: &'static str, why: &str) -> Self {
         Self { name, usable: true, why: why.into(), remedy: None, coverage: None }
     }
 
-    fn unusable(name: &'static str, why: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(super) fn unusable(name: &'static str, why: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { name, usable: false, why: why.into(), remedy: Some(remedy.into()), coverage: None }
     }
 
@@ -109,9 +109,10 @@ fn uffd() -> Backend {
 }
 
 /// A monitor's refusal, in words.
-fn refused(name: &'static str, error: MonitorError) -> Backend {
+#[cfg(any(feature = "uffd", feature = "ebpf"))]
+fn refused(name: &'static str, error: pindown_core::MonitorError) -> Backend {
     match error {
-        MonitorError::Unavailable { what, remedy, source } => {
+        pindown_core::MonitorError::Unavailable { what, remedy, source } => {
             let cause = source.map(|e| format!(" ({e})")).unwrap_or_default();
             Backend::unusable(name, format!("no {what}{cause}"), remedy)
         }
@@ -131,7 +132,12 @@ pub fn providers() -> Vec<Backend> {
         Some(fact) => Backend::unusable("io-uring", fact.value, fact.remedy.unwrap_or_default()),
         None => Backend::unusable("io-uring", "not known", "see io_uring_setup(2)"),
     };
-    vec![io_uring, Backend::usable("sim", "a simulated device for tests: moves nothing")]
+    #[cfg(feature = "verbs")]
+    let verbs = super::verbs::backend();
+    #[cfg(not(feature = "verbs"))]
+    let verbs =
+        Backend::unusable("verbs", "built without the feature verbs", "build with `--features verbs`");
+    vec![io_uring, verbs, Backend::usable("sim", "a simulated device for tests: moves nothing")]
 }
 
 /// What `auto` takes here.

@@ -104,7 +104,7 @@ impl Mapped {
 
     /// The word at `offset` bytes.
     pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset % 8 == 0 && offset + 8 <= self.len_bytes);
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.len_bytes);
         // SAFETY: aligned (the base is a page's) and inside the mapping, which lives as long as self.
         unsafe { self.base.add(offset).cast::<AtomicU64>().as_ref() }
     }

@@ -32,6 +32,11 @@ impl Pagemap {
         })
     }
 
+    /// Whether `addr` is mapped and not armed. Faults nothing in.
+    pub(crate) fn is_unarmed(&self, addr: usize) -> io::Result<bool> {
+        Ok(self.scan(addr)? == Scanned::NotArmed)
+    }
+
     fn scan(&self, addr: usize) -> io::Result<Scanned> {
         let start = (addr & !(PAGE_SIZE - 1)) as u64;
         let mut found = page_region { start: 0, end: 0, categories: 0 };

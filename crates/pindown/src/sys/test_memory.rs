@@ -29,6 +29,18 @@ impl Memory {
         Self::map(pages, RW, libc::MAP_PRIVATE | ANON | libc::MAP_NORESERVE, -1)
     }
 
+    /// Two huge pages of the pool, private and anonymous, by themselves; `None`: the pool is empty.
+    pub(crate) fn huge() -> Option<Self> {
+        const HUGE: usize = 2 << 20;
+        let flags = libc::MAP_PRIVATE | ANON | libc::MAP_HUGETLB | libc::MAP_FIXED;
+        let around = Self::reserved(4 * HUGE / PAGE_SIZE);
+        let base = around.addr().next_multiple_of(HUGE);
+        // SAFETY: over part of the reservation, which this test alone uses and which is not given back.
+        let at = unsafe { libc::mmap(base as *mut libc::c_void, 2 * HUGE, RW, flags, -1, 0) };
+        std::mem::forget(around);
+        (at as usize == base).then_some(Self { base, pages: 2 * HUGE / PAGE_SIZE })
+    }
+
     pub(crate) fn shared_anonymous(pages: usize) -> Self {
         Self::map(pages, RW, libc::MAP_SHARED | ANON, -1)
     }

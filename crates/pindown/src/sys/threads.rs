@@ -222,6 +222,32 @@ mod tests {
         });
     }
 
+    /// io_uring runs MADVISE in a worker, a thread of this process that never sees user mode.
+    #[cfg(feature = "io-uring")]
+    #[test]
+    fn an_idle_io_uring_worker_is_known_to_be_idle() {
+        let Ok(mut ring) = io_uring::IoUring::new(2) else {
+            println!("skipped: no io_uring");
+            return;
+        };
+        let memory = crate::sys::test_memory::Memory::anonymous(1);
+        let advise = io_uring::opcode::Madvise::new(memory.addr() as *const _, 4096, libc::MADV_WILLNEED);
+        // SAFETY: the memory outlives the request, which is waited for; the advice changes nothing.
+        unsafe { ring.submission().push(&advise.build()).unwrap() };
+        ring.submit_and_wait(1).unwrap();
+        assert_eq!(ring.completion().next().unwrap().result(), 0);
+        let is_worker = |tid: &u32| {
+            let comm = std::fs::read_to_string(format!("/proc/self/task/{tid}/comm")).unwrap_or_default();
+            comm.starts_with("iou-wrk")
+        };
+        let workers: Vec<_> = list().unwrap().into_iter().filter(is_worker).collect();
+        assert!(!workers.is_empty(), "MADVISE did not make a worker");
+        for tid in workers {
+            assert_eq!(user_ns(tid), Some(0));
+            until("the worker is idle", || matches!(location(tid), Where::Worker(Wchan::Idle) | Where::Gone));
+        }
+    }
+
     #[test]
     fn syscall_lines() {
         let asleep = |text| match parse_syscall(text) {

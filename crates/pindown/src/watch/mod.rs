@@ -25,6 +25,8 @@
 //! After fork the child's copy reports everything as changed at each read and registers nothing.
 
 mod regions;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

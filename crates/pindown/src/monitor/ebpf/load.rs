@@ -51,6 +51,9 @@ pub(crate) fn load(wanted: Option<Variant>, hidden: Option<&str>) -> Result<Load
     if !cfg!(target_arch = "x86_64") {
         return Err(refused("eBPF on this architecture", "only x86-64 system calls are known to it"));
     }
+    if !may_load() {
+        return Err(refused("CAP_BPF or CAP_PERFMON", "this process has not got both"));
+    }
     let btf = Btf::from_sys_fs().map_err(|e| refused("the kernel's BTF", e))?;
     match wanted {
         Some(variant) => load_variant(variant, &btf, hidden),
@@ -62,6 +65,19 @@ pub(crate) fn load(wanted: Option<Variant>, hidden: Option<&str>) -> Result<Load
     }
 }
 
+/// Asked before the kernel's BTF is parsed, which takes a while. In a user namespace of its own a
+/// process seems to have every capability; then bpf(2) refuses.
+fn may_load() -> bool {
+    const SYS_ADMIN: u32 = 21;
+    const PERFMON: u32 = 38;
+    const BPF: u32 = 39;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
+    let effective = line.and_then(|l| u64::from_str_radix(l.trim(), 16).ok()).unwrap_or(u64::MAX);
+    let has = |capability: u32| effective >> capability & 1 == 1;
+    has(SYS_ADMIN) || (has(PERFMON) && has(BPF))
+}
+
 fn load_variant(variant: Variant, btf: &Btf, hidden: Option<&str>) -> Result<Loaded, MonitorError> {
     let kernel = Kernel(btf);
     let hooks = match variant {
@@ -71,7 +87,7 @@ fn load_variant(variant: Variant, btf: &Btf, hidden: Option<&str>) -> Result<Loa
     let mut ebpf =
         EbpfLoader::new().btf(Some(btf)).load(OBJECT).map_err(|e| refused("bpf(2)", ReportAll(&e)))?;
     let mut links = Vec::new();
-    for hook in hooks.iter().filter(|h| Some(h.program) != hidden) {
+    for hook in hooks.iter().filter(|h| !is_hidden(h, hidden)) {
         links.push(attach(&mut ebpf, hook, btf)?);
     }
     Ok(Loaded {
@@ -82,6 +98,11 @@ fn load_variant(variant: Variant, btf: &Btf, hidden: Option<&str>) -> Result<Loa
         forget: iterator(&mut ebpf, "forget", btf)?,
         hooks,
     })
+}
+
+/// `hidden` names programs, separated by commas.
+fn is_hidden(hook: &Hook, hidden: Option<&str>) -> bool {
+    hidden.is_some_and(|names| names.split(',').any(|name| name == hook.program))
 }
 
 fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Program, MonitorError> {

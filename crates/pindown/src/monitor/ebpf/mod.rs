@@ -56,7 +56,8 @@ pub struct EbpfOptions {
     pub loader: Loader,
     /// Bytes of the ring of records, 32 a record; a power of two. `None`: 256 KiB.
     pub ring_bytes: Option<usize>,
-    /// A test switch: the program of this name is not attached, and the self-test must notice.
+    /// A test switch: the programs of these names (separated by commas) are not attached, and the
+    /// self-test must notice.
     #[doc(hidden)]
     pub hidden: Option<String>,
 }

@@ -13,6 +13,8 @@ use crate::sys::{headroom, uffd};
 const MOST_MAPPINGS: usize = 256;
 /// Attempts at a range whose mappings keep changing.
 const ATTEMPTS: usize = 8;
+/// How far around a range neighbours are armed with it.
+const MENDS: usize = 3;
 /// Mappings armed between two counts of all the process has.
 const BETWEEN_COUNTS: u64 = 1024;
 
@@ -91,31 +93,62 @@ impl Hub {
                     _ => return Err(io("UFFDIO_REGISTER", e)),
                 }
             }
-            if self.verify(range)? {
+            if let Some((first, last)) = self.verify(range)? {
+                self.mend(first, last)?;
                 return Ok(Armed::Yes);
             }
         }
         Ok(Armed::No("its mappings keep changing, or cannot be armed"))
     }
 
-    /// Whether every mapping under `range` is anonymous and armed.
+    /// If every mapping under `range` is anonymous and armed: the first and the last of them.
     ///
     /// For each mapping: a page of it is seen present *and armed*, then its extent is asked for. If
     /// the mapping had been replaced between the two, the armed one was unmapped, which raised an
     /// event on this range, and the cache drops what it registers now. If not, then the extent is
     /// that of the armed mapping.
-    fn verify(&self, range: PageRange) -> Result<bool, MonitorError> {
-        let mut at = range.start();
-        while at < range.end() {
+    fn verify(&self, range: PageRange) -> Result<Option<(Vma, Vma)>, MonitorError> {
+        let (mut at, mut first) = (range.start(), None);
+        loop {
             if !self.pagemap.is_armed(at).map_err(|e| io("PAGEMAP_SCAN", e))? {
-                return Ok(false);
+                return Ok(None);
             }
-            match self.found(at)? {
-                Some(found) if is_anonymous(&found) => at = found.vma.end,
-                _ => return Ok(false),
+            let Some(found) = self.found(at)?.filter(is_anonymous) else { return Ok(None) };
+            let first = *first.get_or_insert(found.vma);
+            at = found.vma.end;
+            if at >= range.end() {
+                return Ok(Some((first, found.vma)));
             }
         }
-        Ok(true)
+    }
+
+    /// Arms unarmed neighbours that look like pieces of the same mapping.
+    ///
+    /// The mappings may have been replaced by a larger one between the survey and the arming, which
+    /// then split it; or the application has since mapped memory beside it, which the kernel would
+    /// have merged with it, were it not armed. The pieces merge when all are armed.
+    fn mend(&self, mut first: Vma, mut last: Vma) -> Result<(), MonitorError> {
+        for _ in 0..MENDS {
+            let before = self.torn_off(first.start.wrapping_sub(1), &first)?;
+            let after = self.torn_off(last.end, &last)?;
+            if before.is_none() && after.is_none() {
+                break;
+            }
+            (first, last) = (before.unwrap_or(first), after.unwrap_or(last));
+            let Ok(whole) = PageRange::new(first.start, last.end) else { break };
+            if uffd::arm(self.fd.raw(), whole).is_err() {
+                break; // another's, or gone: what was asked for is armed
+            }
+        }
+        Ok(())
+    }
+
+    /// The mapping at `addr`, beside `ours`, if it is like it and not armed.
+    fn torn_off(&self, addr: usize, ours: &Vma) -> Result<Option<Vma>, MonitorError> {
+        let Some(found) = self.found(addr)?.filter(is_anonymous) else { return Ok(None) };
+        let alike = found.vma.perms == ours.perms && found.vma.page_size_bytes == ours.page_size_bytes;
+        let apart = alike && self.pagemap.is_unarmed(addr).map_err(|e| io("PAGEMAP_SCAN", e))?;
+        Ok(apart.then_some(found.vma))
     }
 
     /// Arms a shared file's mapping so that its unmapping is noticed early. The check at lookup

@@ -84,6 +84,50 @@ fn whole_mappings_are_armed_and_stay_whole() {
     map_over(memory.pages(0, 64));
 }
 
+/// A survey that is out of date when it is acted on splits a mapping; so does memory mapped beside
+/// an armed mapping, which the kernel would else have merged with it.
+#[test]
+fn pieces_of_a_mapping_are_joined_again() {
+    let Some(rig) = Rig::new() else { return };
+    let memory = Memory::anonymous(64);
+    touch(memory.pages(0, 64), 1);
+    let joined = rig.monitor.joined.read().unwrap();
+    let hub = &joined.as_ref().unwrap().0;
+    sys_uffd::arm(hub.fd.raw(), memory.pages(20, 10)).unwrap(); // as that survey would have it
+    let vma_at = |page| hub.procmap.find(memory.pages(page, 1).start(), false).unwrap().unwrap();
+    assert_eq!(vma_at(25).range(), Some(memory.pages(20, 10)), "split");
+    assert_eq!(wait_out_grace(&rig, memory.pages(22, 1)), Subscription::Events);
+    assert_eq!(vma_at(25).range(), Some(memory.pages(0, 64)), "whole again");
+}
+
+#[test]
+fn huge_pages_of_the_pool() {
+    let Some(rig) = Rig::new() else { return };
+    const PAGES: usize = 512;
+    let discard = |range: PageRange| madvise(range, libc::MADV_DONTNEED).unwrap();
+    for (kind, change) in [(EventKind::Remove, discard as fn(PageRange)), (EventKind::Unmap, munmap)] {
+        let kinds = heard(&rig, || {
+            let Some(memory) = Memory::huge() else {
+                println!("skipped: no huge pages in the pool (vm.nr_hugepages)");
+                return (PageRange::new(0x10000, 0x11000).unwrap(), Box::new(|| ()));
+            };
+            touch(memory.pages(0, 2 * PAGES), 1);
+            assert_eq!(wait_out_grace(&rig, memory.pages(PAGES, PAGES)), Subscription::Events);
+            let part = memory.pages(PAGES, PAGES);
+            (
+                part,
+                Box::new(move || {
+                    change(part);
+                    munmap(memory.pages(0, PAGES));
+                    std::mem::forget(memory);
+                }),
+            )
+        });
+        assert!(kinds.is_empty() || kinds.contains(&kind), "{kinds:?}");
+        println!("huge pages: {kinds:?}");
+    }
+}
+
 #[test]
 fn several_mappings_under_one_range() {
     let Some(rig) = Rig::new() else { return };

@@ -108,3 +108,22 @@ fn look_while_another_is_in_madvise(rig: &Rig, range: PageRange) -> u32 {
     });
     looks
 }
+
+/// io_uring runs MADVISE in a kernel worker, whose user time never moves: it is seen to be idle.
+#[cfg(feature = "io-uring")]
+#[test]
+fn a_discard_by_io_uring_ends_its_grace_period_too() {
+    let _alone = alone();
+    let (Some(rig), Ok(mut ring)) = (Rig::new(), io_uring::IoUring::new(2)) else { return };
+    let memory = Memory::anonymous(4);
+    touch(memory.pages(0, 4), 1);
+    wait_out_grace(&rig, memory.pages(0, 4));
+    let before = rig.heard.generation();
+    let advise = io_uring::opcode::Madvise::new(memory.addr() as *const _, 4096, libc::MADV_DONTNEED);
+    // SAFETY: the memory outlives the request, which is waited for; nothing refers to its bytes.
+    unsafe { ring.submission().push(&advise.build()).unwrap() };
+    ring.submit_and_wait(1).unwrap();
+    assert_eq!(ring.completion().next().unwrap().result(), 0);
+    assert!(rig.heard.generation() > before, "the worker's discard is an event");
+    assert_eq!(wait_out_grace(&rig, memory.pages(0, 4)), Subscription::Events);
+}
