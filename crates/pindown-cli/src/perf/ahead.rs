@@ -75,7 +75,7 @@ impl<P: Provider> Through<P> {
             _ => return acquire(cache, span),
         };
         // Any lookup makes known what changed; a stale region is no longer found by it.
-        match cache.lookup(span.ptr(), span.len_bytes(), Access::READ_WRITE) {
+        match cache.peek(span.ptr(), span.len_bytes(), Access::READ_WRITE) {
             Some(fresh) => Ok(fresh),
             None if held.is_stale() => acquire(cache, span),
             None => Ok(held), // used once, never found
