@@ -3,6 +3,7 @@
 mod acts;
 mod cached;
 mod cell;
+mod cell_helper;
 mod event;
 mod harness;
 mod hugepages;
@@ -78,7 +79,8 @@ pub(crate) fn run(args: &Args) -> Result<Verdict, CliError> {
     let _huge_pages = hugepages::HugePages::reserve();
     let provider = [vec![args.provider.name().to_owned()], args.device.to_words()].concat();
     let bar = ui::progress(jobs.len() as u64, "coherence");
-    harness::run_all(&jobs, &provider, &monitors, || bar.inc(1));
+    let helper = cell_helper::CellHelper::start(&monitors);
+    harness::Harness { provider: &provider, monitors: &monitors, helper }.run_all(&jobs, || bar.inc(1));
     bar.finish_and_clear();
     let rows = report::rows(&jobs, &monitors);
     let report =
