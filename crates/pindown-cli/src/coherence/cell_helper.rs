@@ -4,7 +4,10 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-use crate::monitors::{HELPER_VARIABLE, MonitorName};
+use crate::exit::CliError;
+use crate::monitors::HELPER_VARIABLE;
+#[cfg(feature = "ebpf")]
+use crate::monitors::chain;
 
 /// A helper that serves the cells of this run, on a socket that this user alone can reach.
 #[derive(Debug)]
@@ -13,16 +16,17 @@ pub(crate) struct CellHelper {
 }
 
 impl CellHelper {
-    /// Starts it if a monitor needs it. `None`: it is not needed, or does not start here, and then
-    /// each cell loads its own programs.
-    pub(crate) fn start(monitors: &[String]) -> Option<Self> {
-        let needed = monitors.iter().any(|name| name == MonitorName::Ebpf.name());
+    /// Loads the programs and serves until this process ends.
+    pub(crate) fn start() -> Result<Self, CliError> {
         let dir = std::env::temp_dir().join(format!("pindown-cells-{}", std::process::id()));
-        if !needed || DirBuilder::new().mode(0o700).create(&dir).is_err() {
-            return None;
-        }
+        DirBuilder::new().mode(0o700).create(&dir).map_err(|error| {
+            CliError::machine(
+                format!("cannot make {}: {error}", dir.display()),
+                "set TMPDIR to a writable directory",
+            )
+        })?;
         let helper = Self { dir };
-        serve(helper.socket()).then_some(helper)
+        serve(helper.socket()).map(|()| helper)
     }
 
     fn socket(&self) -> PathBuf {
@@ -42,18 +46,17 @@ impl Drop for CellHelper {
 }
 
 #[cfg(feature = "ebpf")]
-fn serve(socket: PathBuf) -> bool {
+fn serve(socket: PathBuf) -> Result<(), CliError> {
     use pindown::helper::{Limits, Server};
-    match Server::start(&socket, None, Limits::default()) {
-        // Serves until this process ends.
-        Ok(server) => {
-            std::thread::Builder::new().name("cell-helper".into()).spawn(move || server.serve()).is_ok()
-        }
-        Err(_) => false,
-    }
+    let refused = |error: &dyn std::error::Error| {
+        CliError::machine(format!("no helper: {}", chain(error)), "run as root, or without --helper")
+    };
+    let server = Server::start(&socket, None, Limits::default()).map_err(|error| refused(&error))?;
+    let thread = std::thread::Builder::new().name("cell-helper".into()).spawn(move || server.serve());
+    thread.map(drop).map_err(|error| refused(&error))
 }
 
 #[cfg(not(feature = "ebpf"))]
-fn serve(_socket: PathBuf) -> bool {
-    false
+fn serve(_socket: PathBuf) -> Result<(), CliError> {
+    Err(CliError::machine("this build has no helper", "build with `--features ebpf`"))
 }
