@@ -184,7 +184,7 @@ fn a_request_over_mappings_of_different_kinds_works_or_names_the_bad_one() {
     let mut sent: Vec<u8> = Vec::new();
     for segment in &segments {
         sent.extend_from_slice(
-            &mover.write_fixed(segment.key(), segment.addr(), segment.len_bytes()).unwrap(),
+            mover.write_fixed(segment.key(), segment.addr(), segment.len_bytes()).unwrap(),
         );
     }
     assert_eq!(sent, bytes[9..bytes.len() - 11]);
