@@ -42,6 +42,8 @@ pub(crate) const STEPS: &[Step] = &[
     always("loom", Run::Loom(&["test", "-p", "pindown-core", "--release", "--lib", "loom_models"])),
     always("coherence-root", Run::Pindown(User::Root, &["coherence"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence"])),
+    always("soak-root", Run::Pindown(User::Root, &["soak", "--seconds", "10"])),
+    always("soak-plain-user", Run::Pindown(User::Plain, &["soak", "--seconds", "10"])),
     always("lab", Run::Boots(&["test", "-p", "xtask", "--test", "vm", "--", "--ignored"])),
 ];
 
@@ -84,7 +86,7 @@ const BASE: &[Row] = &[
         &[],
     ),
     row("io-uring", "io_uring_provider", &["pindown:io_uring_provider"]),
-    row("verbs-device", "verbs_device", &["pindown:verbs_device"]),
+    row("verbs-device", "verbs_device --test-threads 1", &["pindown:verbs_device"]),
     row("verbs-exposure", "verbs_exposure", &["pindown:verbs_exposure"]),
     row("coherence-uffd", "pindown coherence --monitor uffd --mapping anon-private", &[]),
     row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
