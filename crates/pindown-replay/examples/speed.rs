@@ -11,7 +11,8 @@ fn main() {
         let workload = Workload::compile(&s.trace(), None);
         print!("{:14}", s.name);
         for percent in [25, 50, 91] {
-            let budget = Budget { max_bytes: workload.footprint_bytes() * percent / 100, max_regions: u64::MAX };
+            let budget =
+                Budget { max_bytes: workload.footprint_bytes() * percent / 100, max_regions: u64::MAX };
             for kind in PolicyKind::ALL {
                 let rate = |_| {
                     let begin = Instant::now();
