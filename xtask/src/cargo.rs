@@ -14,9 +14,11 @@ pub(crate) fn command(args: &[&str]) -> Command {
 }
 
 /// Builds the command line tool and returns its path.
-pub(crate) fn build_pindown() -> Result<PathBuf> {
-    output(&["build", "-p", "pindown-cli", "--all-features"])?;
-    Ok(workspace::target().join("debug/pindown"))
+pub(crate) fn build_pindown(release: bool) -> Result<PathBuf> {
+    let profile = if release { "release" } else { "dev" };
+    output(&["build", "-p", "pindown-cli", "--all-features", "--profile", profile])?;
+    let dir = if release { "release" } else { "debug" };
+    Ok(workspace::target().join(dir).join("pindown"))
 }
 
 /// Builds what `cargo ARGS` would test and returns the binaries' paths.

@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Build and carry `pindown` though CMD does not start with it.
     #[arg(long)]
     pindown: bool,
+    /// Build what is carried with optimisations.
+    #[arg(long)]
+    release: bool,
     /// An interactive shell after CMD, if any. `exit` ends it; Ctrl-A X kills it.
     #[arg(long)]
     shell: bool,
@@ -122,20 +125,23 @@ fn carried(args: &Args) -> Result<Vec<PathBuf>> {
     let mut files = args.file.clone();
     let first = args.command.first().and_then(|w| w.split_whitespace().next());
     if args.pindown || first == Some("pindown") {
-        files.push(cargo::build_pindown()?);
+        files.push(cargo::build_pindown(args.release)?);
     }
     for test in &args.test {
-        files.push(build_test(test)?);
+        files.push(build_test(test, args.release)?);
     }
     Ok(files)
 }
 
 /// Builds `PACKAGE:NAME` and puts its binary under the plain name.
-fn build_test(test: &str) -> Result<PathBuf> {
+fn build_test(test: &str, release: bool) -> Result<PathBuf> {
     let (package, name) = test.split_once(':').ok_or_else(|| {
         Error::Other(format!("--test {test}: want PACKAGE:NAME, or PACKAGE:lib for unit tests"))
     })?;
     let mut args = vec!["test", "--all-features", "-p", package];
+    if release {
+        args.push("--release");
+    }
     match name {
         "lib" => args.push("--lib"),
         name => args.extend(["--test", name]),

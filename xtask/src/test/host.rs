@@ -51,7 +51,7 @@ fn pindown(user: User, args: &[&str]) -> Result<Verdict> {
     if user == User::Root && !is_root() {
         return Ok(Verdict::Skipped("needs root".into()));
     }
-    let binary = cargo::build_pindown()?;
+    let binary = cargo::build_pindown(false)?;
     let stage = Stage::new()?;
     let mut c = stage.command(&binary, user)?;
     let name = proc::describe(c.args(args));

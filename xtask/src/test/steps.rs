@@ -47,6 +47,8 @@ pub(crate) const STEPS: &[Step] = &[
 
 /// A boot with several commands in it.
 pub(crate) struct GuestStep {
+    /// With the kernel's name, the name of the step.
+    pub(crate) label: &'static str,
     pub(crate) kernel: Kernel,
     pub(crate) guest: Guest,
     pub(crate) full: bool,
@@ -66,7 +68,7 @@ pub(crate) struct Row {
 
 impl GuestStep {
     pub(crate) fn name(&self) -> String {
-        format!("{}-{}", self.kernel.name(), self.guest.name())
+        format!("{}-{}", self.kernel.name(), self.label)
     }
 }
 
@@ -82,7 +84,24 @@ const BASE: &[Row] = &[
         &[],
     ),
     row("io-uring", "io_uring_provider", &["pindown:io_uring_provider"]),
-    row("coherence-uffd", "pindown coherence --monitor uffd", &[]),
+    row("verbs-device", "verbs_device", &["pindown:verbs_device"]),
+    row("verbs-exposure", "verbs_exposure", &["pindown:verbs_exposure"]),
+    row("coherence-uffd", "pindown coherence --monitor uffd --mapping anon-private", &[]),
+    row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
+    row("coherence-odp", "pindown coherence --provider verbs --monitor odp --mapping anon-private", &[]),
+    // The last: it takes the device away.
+    row(
+        "verbs-unplug",
+        "PINDOWN_UNPLUG='ip link delete d0' verbs_device --ignored",
+        &["pindown:verbs_device"],
+    ),
+];
+
+/// The whole proof: some 800 rows a monitor, half a second each under emulation.
+const MATRIX: &[Row] = &[
+    row("uffd", "pindown coherence --monitor uffd", &[]),
+    row("verbs", "pindown coherence --provider verbs --monitor uffd", &[]),
+    row("odp", "pindown coherence --provider verbs --monitor odp", &[]),
 ];
 
 const TWO_HOSTS: &[Row] = &[
@@ -138,15 +157,19 @@ const ENGINES: &[Row] = &[
 /// The guests: one in every run, the others with `--full`.
 pub(crate) fn guests() -> Vec<GuestStep> {
     let base = |kernel, full| step(kernel, Guest::Base, full, 480, BASE);
+    let matrix = |kernel| GuestStep { label: "matrix", ..step(kernel, Guest::Base, true, 5400, MATRIX) };
     vec![
         base(Kernel::Backports, false),
         base(Kernel::Stable, true),
         base(Kernel::Oldstable, true),
+        matrix(Kernel::Backports),
+        matrix(Kernel::Stable),
+        matrix(Kernel::Oldstable),
         step(Kernel::Backports, Guest::TwoHosts, true, 300, TWO_HOSTS),
         step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
     ]
 }
 
 fn step(kernel: Kernel, guest: Guest, full: bool, timeout_s: u64, rows: &[Row]) -> GuestStep {
-    GuestStep { kernel, guest, full, timeout_s, rows: rows.to_vec() }
+    GuestStep { label: guest.name(), kernel, guest, full, timeout_s, rows: rows.to_vec() }
 }

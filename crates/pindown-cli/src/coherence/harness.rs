@@ -15,6 +15,8 @@ use crate::sys;
 pub(crate) const RAW: &str = "raw";
 /// A cell that takes longer hangs.
 pub(crate) const LIMIT_SECONDS: u32 = 8;
+/// For loading a monitor and its self-test before that; long, since the machine may be busy.
+pub(crate) const START_SECONDS: u32 = 60;
 
 /// One event on one kind of memory, and what came of it.
 pub(crate) struct Job {
@@ -83,7 +85,8 @@ fn spawn(args: &[String]) -> std::io::Result<Child> {
 /// The cell's report; a cell that says nothing in time is ended.
 fn finish(mut child: Child) -> CellReport {
     let line = child.stdout.take().and_then(|out| {
-        let ready = sys::wait_readable(&out, (LIMIT_SECONDS as i32 + 1) * 1000).unwrap_or(false);
+        let ready =
+            sys::wait_readable(&out, (START_SECONDS + LIMIT_SECONDS + 1) as i32 * 1000).unwrap_or(false);
         let mut line = String::new();
         (ready && BufReader::new(out).read_line(&mut line).is_ok()).then_some(line)
     });

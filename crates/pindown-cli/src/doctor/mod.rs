@@ -2,6 +2,7 @@
 
 mod report;
 mod table;
+mod verbs;
 
 use crate::exit::{CliError, Verdict};
 use crate::ui::Palette;

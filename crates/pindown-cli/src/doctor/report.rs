@@ -4,6 +4,8 @@ use pindown::probe::{self, Backend, Fact, LimitFact, Standing};
 use pindown::{Cover, MappingKind};
 use serde::Serialize;
 
+use super::verbs;
+
 /// The document.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -11,6 +13,7 @@ pub(crate) struct Report {
     pub(crate) uid: u32,
     pub(crate) monitors: Vec<BackendRow>,
     pub(crate) providers: Vec<BackendRow>,
+    pub(crate) verbs_devices: Vec<verbs::DeviceRow>,
     pub(crate) limits: Vec<LimitRow>,
     pub(crate) facilities: Vec<FactRow>,
     pub(crate) recommended: Recommended,
@@ -82,6 +85,7 @@ impl Report {
             uid: crate::sys::effective_uid(),
             monitors: probe::monitors().into_iter().map(backend).collect(),
             providers: probe::providers().into_iter().map(backend).collect(),
+            verbs_devices: verbs::rows(),
             limits: probe::limits().into_iter().map(limit).collect(),
             facilities: probe::facilities().into_iter().map(fact).collect(),
             recommended: Recommended { monitor: recommended.monitor, provider: recommended.provider },

@@ -18,6 +18,7 @@ pub(crate) fn render(report: &Report, palette: Palette) -> String {
     backends(&mut out, "monitors", &report.monitors, palette);
     coverage(&mut out, report, palette);
     backends(&mut out, "providers", &report.providers, palette);
+    super::verbs::render(&mut out, &report.verbs_devices, palette);
     limits(&mut out, &report.limits, palette);
     facilities(&mut out, report, palette);
     out

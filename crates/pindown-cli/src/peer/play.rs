@@ -75,7 +75,13 @@ fn turn(host: &mut Host, stage: &mut Stage, line: &mut Line, share: u64) -> Resu
     let before = host.stats();
     for side in [Side::Connector, Side::Listener] {
         for _ in 0..share {
-            if side == host.side { begin(host, stage, line)? } else { serve(host, stage, line)? }
+            let (done, role) = match side == host.side {
+                true => (begin(host, stage, line), "beginning"),
+                false => (serve(host, stage, line), "serving"),
+            };
+            done.map_err(|what| {
+                format!("{role} a {} in mode {}: {what}", line.op.name(), stage.mode.name())
+            })?;
         }
     }
     if stage.mode == Mode::Cached {

@@ -22,11 +22,11 @@ pub struct Backend {
 }
 
 impl Backend {
-    fn usable(name: &'static str, why: &str) -> Self {
+    pub(super) fn usable(name: &'static str, why: &str) -> Self {
         Self { name, usable: true, why: why.into(), remedy: None, coverage: None }
     }
 
-    fn unusable(name: &'static str, why: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(super) fn unusable(name: &'static str, why: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { name, usable: false, why: why.into(), remedy: Some(remedy.into()), coverage: None }
     }
 
@@ -132,7 +132,12 @@ pub fn providers() -> Vec<Backend> {
         Some(fact) => Backend::unusable("io-uring", fact.value, fact.remedy.unwrap_or_default()),
         None => Backend::unusable("io-uring", "not known", "see io_uring_setup(2)"),
     };
-    vec![io_uring, Backend::usable("sim", "a simulated device for tests: moves nothing")]
+    #[cfg(feature = "verbs")]
+    let verbs = super::verbs::backend();
+    #[cfg(not(feature = "verbs"))]
+    let verbs =
+        Backend::unusable("verbs", "built without the feature verbs", "build with `--features verbs`");
+    vec![io_uring, verbs, Backend::usable("sim", "a simulated device for tests: moves nothing")]
 }
 
 /// What `auto` takes here.

@@ -7,6 +7,8 @@ mod backends;
 mod cgroup;
 mod facilities;
 mod limits;
+#[cfg(feature = "verbs")]
+mod verbs;
 
 use std::fmt;
 

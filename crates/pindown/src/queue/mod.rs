@@ -13,7 +13,7 @@
 //! |---|---|
 //! | [`Queue::poll`] | from the thread's own loop |
 //! | [`Queue::wait`] | blocking, with a time limit |
-//! | [`AsFd`](std::os::fd::AsFd) | readable while completions wait: epoll, poll, an `AsyncFd` |
+//! | [`AsFd`] | readable while completions wait: epoll, poll, an `AsyncFd` |
 //! | [`Announce`] | into the application's own queue: an io_uring by [`MsgRing`], a verbs CQ |
 //! | [`Queue::acquire`] | a `Future`, without a runtime |
 

@@ -15,11 +15,12 @@ use crate::cache::Cache;
 use crate::monitor::Manual;
 use crate::sys::host::LinuxHost;
 
-const ROUNDS: usize = 3000;
+const ROUNDS: usize = 1000;
 
 fn cache(sim: &Sim) -> Cache<Sim> {
     let (monitor, host) = (Arc::new(Manual::new()), Arc::new(LinuxHost::new()));
-    let config = Config { widen: false, ..Config::default() };
+    let mut config = Config::default();
+    config.widen = false;
     let core = pindown_core::Cache::new(sim.clone(), monitor, host, config).unwrap();
     Cache::new(core, None, Arc::default())
 }

@@ -20,11 +20,17 @@ pub struct MsgRing {
     sender: Mutex<Sender>,
 }
 
-struct Sender(IoUring);
+/// Nothing is waited for: the entry to a ring with `IORING_SETUP_DEFER_TASKRUN` may be posted only when its
+/// owner enters the kernel, and the owner may be waiting for this thread. So a refusal may be learned of by a
+/// later announcement, which reports it.
+struct Sender {
+    ring: IoUring,
+    refused: Vec<i32>,
+}
 
 impl std::fmt::Debug for Sender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Sender").field(&self.0.as_raw_fd()).finish()
+        f.debug_tuple("Sender").field(&self.ring.as_raw_fd()).finish()
     }
 }
 
@@ -36,7 +42,7 @@ impl MsgRing {
     /// When io_uring is not available or the descriptor cannot be duplicated.
     pub fn new(ring: impl AsFd) -> io::Result<Self> {
         let target = ring.as_fd().try_clone_to_owned()?;
-        Ok(Self { target, sender: Mutex::new(Sender(IoUring::new(2)?)) })
+        Ok(Self { target, sender: Mutex::new(Sender { ring: IoUring::new(64)?, refused: Vec::new() }) })
     }
 }
 
@@ -45,6 +51,9 @@ impl Announce for MsgRing {
         let target = types::Fd(self.target.as_raw_fd());
         let entry = opcode::MsgRingData::new(target, i32::from(ok), user_data, None).build();
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
-        crate::sys::uring_send::send_one(&mut sender.0, &entry)
+        let Sender { ring, refused } = &mut *sender;
+        crate::sys::uring_send::send(ring, &entry)?;
+        refused.extend(ring.completion().map(|c| c.result()).filter(|result| *result < 0));
+        refused.pop().map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(-errno)))
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use pindown_core::{Access, PAGE_SIZE, PageRange, Provider, Registration};
 
 use crate::cache::Cache;
-use crate::sys::populate::populate;
+use crate::sys::populate::{is_supported, populate, readable_page_bytes};
 
 /// Populated between two looks at how far it got.
 const STEP_BYTES: usize = 16 << 20;
@@ -44,6 +44,12 @@ pub enum Stop {
     #[error("{at:#x} lies beyond the end of the mapped file")]
     BeyondFile {
         /// The first page that does.
+        at: usize,
+    },
+    /// The pool of huge pages is empty (or the hugetlbfs file ends): touching it would raise SIGBUS (EFAULT).
+    #[error("no huge page is left for {at:#x} (raise vm.nr_hugepages), or the file ends before it")]
+    NoHugePage {
+        /// The first page without.
         at: usize,
     },
     /// A poisoned page (EHWPOISON).
@@ -123,9 +129,13 @@ fn stop(at: usize, source: io::Error) -> Stop {
     match source.raw_os_error() {
         Some(libc::ENOMEM) => Stop::Hole { at },
         Some(libc::EHWPOISON) => Stop::Poisoned { at },
-        Some(libc::EINVAL) if !crate::sys::populate::is_supported() => Stop::Unsupported,
-        Some(libc::EFAULT) if crate::sys::populate::allows(at) => Stop::BeyondFile { at },
-        Some(libc::EFAULT | libc::EPERM | libc::EINVAL | libc::EACCES) => Stop::Forbidden { at },
+        Some(libc::EINVAL) if !is_supported() => Stop::Unsupported,
+        Some(libc::EFAULT) => match readable_page_bytes(at) {
+            Some(bytes) if bytes > PAGE_SIZE as u64 => Stop::NoHugePage { at },
+            Some(_) => Stop::BeyondFile { at },
+            None => Stop::Forbidden { at },
+        },
+        Some(libc::EPERM | libc::EINVAL | libc::EACCES) => Stop::Forbidden { at },
         _ => Stop::Io { at, source },
     }
 }

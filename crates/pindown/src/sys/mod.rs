@@ -72,7 +72,7 @@ pub(crate) fn block_signals() {
     }
 }
 
-/// `Cache::acquire` for a submission, whose submitter made the promise that it asks for.
+/// `Cache::acquire` for a request whose maker made the promise that it asks for.
 pub(crate) fn acquire_for_submitter<P: pindown_core::Provider>(
     cache: &pindown_core::Cache<P>,
     addr: *const u8,
@@ -80,6 +80,6 @@ pub(crate) fn acquire_for_submitter<P: pindown_core::Provider>(
     access: pindown_core::Access,
 ) -> Result<pindown_core::Registration<P>, pindown_core::AcquireError> {
     // SAFETY: only called for jobs made by `Queue`'s unsafe methods, whose contract is `acquire`'s
-    // from the submission on.
+    // from the submission on, and by `Everything::keys`, whose contract it is too.
     unsafe { cache.acquire(addr, len_bytes, access) }
 }

@@ -26,9 +26,8 @@ pub(crate) fn is_supported() -> bool {
     populate(super::page_size(), 0, false).is_ok()
 }
 
-/// Whether the mapping at `addr` can be read at all.
-pub(crate) fn allows(addr: usize) -> bool {
-    ProcMap::open()
-        .and_then(|maps| maps.find(addr, false))
-        .is_ok_and(|vma| vma.is_some_and(|v| v.perms.readable))
+/// Size of the pages of the mapping at `addr`, if it can be read at all.
+pub(crate) fn readable_page_bytes(addr: usize) -> Option<u64> {
+    let vma = ProcMap::open().ok()?.find(addr, false).ok()??;
+    vma.perms.readable.then_some(vma.page_size_bytes)
 }

@@ -17,6 +17,7 @@ pub(super) fn caps(attr: &DeviceAttr, pd: &Pd, on_demand: bool, fork: ForkState)
     let mut caps = ProviderCaps::default();
     caps.max_regions = attr.max_mr;
     caps.max_region_bytes = attr.max_mr_size_bytes;
+    caps.max_segments = attr.max_sge;
     if on_demand {
         caps.max_region_bytes =
             longest_on_demand(attr.max_mr_size_bytes, |bytes| pd.can_register_on_demand(bytes));

@@ -165,4 +165,16 @@ unsafe impl Provider for Verbs {
         }
         Err(DeregisterFailed { mr: Region::own(mr), source })
     }
+
+    fn prefetch(&self, key: Key, range: PageRange, access: Access) -> io::Result<()> {
+        match self.paging {
+            Paging::Pinned => Err(io::ErrorKind::Unsupported.into()),
+            _ => Self::prefetch(self, key, range, access),
+        }
+    }
+
+    fn everything_key(&self, access: Access) -> Option<Key> {
+        // An error is found again, and reported, by the first explicit registration.
+        self.implicit.as_ref().filter(|_| !access.is_remote())?.key(access).ok()
+    }
 }

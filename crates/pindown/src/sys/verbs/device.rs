@@ -51,6 +51,7 @@ unsafe impl Sync for Context {}
 pub(crate) struct DeviceAttr {
     pub(crate) max_mr: u64,
     pub(crate) max_mr_size_bytes: u64,
+    pub(crate) max_sge: usize,
     pub(crate) max_qp_rd_atom: u8,
     pub(crate) max_cqe: i32,
     pub(crate) ports: u8,
@@ -177,6 +178,7 @@ impl From<&ibv_device_attr_ex> for DeviceAttr {
         Self {
             max_mr: u64::try_from(a.max_mr).unwrap_or(0),
             max_mr_size_bytes: a.max_mr_size,
+            max_sge: usize::try_from(a.max_sge).unwrap_or(1).max(1),
             max_qp_rd_atom: u8::try_from(a.max_qp_rd_atom).unwrap_or(u8::MAX),
             max_cqe: a.max_cqe,
             ports: a.phys_port_cnt,

@@ -156,12 +156,14 @@ impl Qp {
     }
 
     /// INIT to RTR to RTS (`ibv_modify_qp(3)`); the values that matter to no one are those of
-    /// rdma-core's own ibv_rc_pingpong.
+    /// rdma-core's own ibv_rc_pingpong. The acknowledge timeout is longer (4.096 us * 2^18, 1 s): a
+    /// request that is sent again although it arrived finds its region deregistered, and soft-RoCE
+    /// then takes that for an access violation and ends the connection.
     pub(crate) fn to_ready(&self, path: &PathParams, own_psn: u32) -> io::Result<()> {
         self.to_rtr(path)?;
         let mut attr = blank();
         attr.qp_state = IBV_QPS_RTS;
-        (attr.timeout, attr.retry_cnt, attr.rnr_retry) = (14, 7, 7);
+        (attr.timeout, attr.retry_cnt, attr.rnr_retry) = (18, 7, 7);
         attr.sq_psn = own_psn;
         attr.max_rd_atomic = path.rd_atomic;
         let mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN;

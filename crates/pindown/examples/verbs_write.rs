@@ -1,0 +1,28 @@
+//! A cached RDMA WRITE: from a machine with a verbs device to the first transfer.
+//!
+//! `cargo run --features verbs --example verbs_write -- DEVICE`
+
+use pindown::provider::verbs::rc::{Endpoint, EndpointOptions, Remote, Request, Segment};
+use pindown::provider::verbs::{Options, Verbs};
+use pindown::{Access, Builder};
+use std::time::Duration;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let device = std::env::args().nth(1).unwrap_or("rxe0".into());
+    let cache = Builder::new(Verbs::open(&device, Options::default())?).build()?;
+    let (near, _far) = Endpoint::pair(cache.provider(), &EndpointOptions::default())?;
+    let (from, mut to) = (vec![7_u8; 1 << 20], vec![0_u8; 1 << 20]);
+    for _ in 0..3 {
+        // SAFETY: nothing touches `from` or `to` until the WRITE below has completed.
+        let source = unsafe { cache.acquire(from.as_ptr(), from.len(), Access::READ)? };
+        // SAFETY: as above.
+        let target = unsafe { cache.acquire(to.as_mut_ptr(), to.len(), Access::REMOTE_WRITE)? };
+        let segment = Segment { addr: from.as_ptr().addr(), len_bytes: 1 << 20, lkey: source.key().lkey };
+        let remote = Remote { addr: to.as_mut_ptr().addr() as u64, rkey: target.key().rkey };
+        // SAFETY: the endpoint keeps both registrations until the completion.
+        unsafe { near.transfer(Request::Write(remote), segment, (source, target), Duration::from_secs(5))? };
+        assert_eq!(from, to);
+    }
+    println!("{device}: {} registrations, {} hits", cache.stats().registrations, cache.stats().hits);
+    Ok(())
+}
