@@ -3,6 +3,7 @@
 mod bpf;
 mod cargo;
 mod error;
+mod fuzz;
 mod lab;
 mod proc;
 mod test;
@@ -27,6 +28,8 @@ enum Task {
     Bpf(bpf::Args),
     /// Run all tests; the last line counts them.
     Test(test::Args),
+    /// Run the fuzz targets (needs cargo-fuzz).
+    Fuzz(fuzz::Args),
 }
 
 fn main() {
@@ -34,6 +37,7 @@ fn main() {
         Task::Vm(args) => vm::run(args),
         Task::Bpf(args) => bpf::run(args),
         Task::Test(args) => test::run(args),
+        Task::Fuzz(args) => fuzz::run(args),
     };
     match status {
         Ok(code) => std::process::exit(code),

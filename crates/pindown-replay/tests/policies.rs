@@ -62,3 +62,23 @@ fn the_default_is_never_much_worse_than_lru() {
         );
     }
 }
+
+#[test]
+fn on_recorded_runs_the_default_is_no_worse_than_lru() {
+    for name in ["perf-remap", "perf-mixed"] {
+        let file = format!("{}/traces/{name}.trace", env!("CARGO_MANIFEST_DIR"));
+        let trace = pindown_replay::read::read(file.as_ref()).expect("recorded");
+        let workload = Workload::compile(&trace, None);
+        assert!(workload.requests() > 2000 && workload.skipped == 0, "{name}");
+        for percent in [25, 50, 91] {
+            let max_bytes = workload.footprint_bytes() * percent / 100;
+            let budget = Budget { max_bytes, max_regions: u64::MAX };
+            let (adaptive, lru) =
+                (run(&workload, PolicyKind::default(), budget), run(&workload, PolicyKind::Lru, budget));
+            assert!(
+                adaptive.cost_ns as f64 <= 1.05 * lru.cost_ns as f64,
+                "{name} at {percent} %: {adaptive:?} {lru:?}"
+            );
+        }
+    }
+}

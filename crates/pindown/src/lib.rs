@@ -17,6 +17,9 @@ mod builder;
 mod cache;
 pub mod everything;
 pub mod export;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "ebpf")]
 pub mod helper;
 pub mod metrics;
@@ -48,9 +51,3 @@ pub use sys::host::LinuxHost;
 #[cfg(all(doctest, feature = "io-uring"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
-
-/// What fuzz targets reach inside. Not part of the interface.
-#[doc(hidden)]
-pub mod fuzzing {
-    pub use crate::sys::maps::{MapsLine, Perms, parse_line};
-}

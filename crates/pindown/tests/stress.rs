@@ -31,7 +31,7 @@ struct Rng(u64);
 impl Rng {
     fn new(stream: u64) -> Self {
         let seed: u64 = env("PINDOWN_STRESS_SEED", 1);
-        Self((seed << 32 | stream + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        Self(((seed << 32) | (stream + 1)).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
     fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 >> 12;

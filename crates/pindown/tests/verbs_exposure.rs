@@ -13,25 +13,33 @@ use verbs_common::{Memory, cache};
 const LEN: usize = 16 << 10;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A peer: an endpoint of its own, with bytes to write.
+/// A peer: a device (`PINDOWN_VERBS_PEER`, another host's if there is one; else the same), domain and
+/// endpoint of its own, with bytes to write.
 struct Peer {
     near: Endpoint,
-    _far: Endpoint,
+    far: Endpoint,
+    own: Cache<Verbs>,
     bytes: Memory,
 }
 
 impl Peer {
     fn new(cache: &Cache<Verbs>) -> Self {
-        let (near, far) = Endpoint::pair(cache.provider(), &EndpointOptions::default()).unwrap();
+        let device = std::env::var("PINDOWN_VERBS_PEER").unwrap_or_else(|_| cache.provider().device());
+        let own = verbs_common::cache(&device, Options::default());
+        let options = EndpointOptions::default();
+        let near = Endpoint::new(own.provider(), &options).unwrap();
+        let far = Endpoint::new(cache.provider(), &options).unwrap();
+        near.connect(&far.address()).unwrap();
+        far.connect(&near.address()).unwrap();
         let bytes = Memory::new(LEN);
         bytes.fill(42);
-        Self { near, _far: far, bytes }
+        Self { near, far, own, bytes }
     }
 
     /// Writes `len` of its bytes at `addr` with `rkey`.
-    fn write(&self, cache: &Cache<Verbs>, addr: u64, len: u32, rkey: u32) -> Result<u32, RcError> {
+    fn write(&self, addr: u64, len: u32, rkey: u32) -> Result<u32, RcError> {
         // SAFETY: only the device reads it.
-        let own = unsafe { cache.acquire(self.bytes.addr, LEN, Access::READ) }.unwrap();
+        let own = unsafe { self.own.acquire(self.bytes.addr, LEN, Access::READ) }.unwrap();
         let segment = Segment { addr: self.bytes.addr.addr(), len_bytes: len, lkey: own.key().lkey };
         // SAFETY: the hold is passed on; the target is a test's memory that nothing refers to.
         unsafe { self.near.transfer(Request::Write(Remote { addr, rkey }), segment, own, TIMEOUT) }
@@ -56,12 +64,12 @@ fn revoke_on_put_ends_the_rkey_with_the_hold() {
     let held = given(&cache, &target);
     let Key { rkey, .. } = held.key();
     assert!(!held.is_cached());
-    peer.write(&cache, target.addr.addr() as u64, LEN as u32, rkey).expect("while it is held");
+    peer.write(target.addr.addr() as u64, LEN as u32, rkey).expect("while it is held");
     assert_eq!(target.bytes(), peer.bytes.bytes());
     drop(held);
     target.fill(0);
     let kept = target.bytes();
-    let refused = peer.write(&cache, target.addr.addr() as u64, LEN as u32, rkey).unwrap_err();
+    let refused = peer.write(target.addr.addr() as u64, LEN as u32, rkey).unwrap_err();
     eprintln!("after the put: {refused}");
     assert!(matches!(refused, RcError::Work { .. }), "{refused:?}");
     assert_eq!(target.bytes(), kept);
@@ -73,9 +81,9 @@ fn cached_as_peers_do_it_the_rkey_outlives_the_put() {
     let cache = cache(&device, Options::default());
     let (target, peer) = (Memory::new(LEN), Peer::new(&cache));
     let rkey = given(&cache, &target).key().rkey;
-    peer.write(&cache, target.addr.addr() as u64, LEN as u32, rkey).expect("cached: still registered");
+    peer.write(target.addr.addr() as u64, LEN as u32, rkey).expect("cached: still registered");
     assert!(cache.flush(pindown::PageRange::covering(target.addr.addr(), LEN).unwrap()).is_ok());
-    assert!(peer.write(&cache, target.addr.addr() as u64, LEN as u32, rkey).is_err(), "flushed");
+    assert!(peer.write(target.addr.addr() as u64, LEN as u32, rkey).is_err(), "flushed");
 }
 
 #[test]
@@ -116,7 +124,7 @@ fn a_window_gives_exact_bytes_and_is_taken_back_while_the_region_stays() {
         // SAFETY: as above.
         unsafe {
             Grant::open(
-                &peer.near,
+                &peer.far,
                 provider,
                 held.key(),
                 (at, len),
@@ -129,8 +137,7 @@ fn a_window_gives_exact_bytes_and_is_taken_back_while_the_region_stays() {
     let grant = open(&owner).expect("a window");
     let rkey = grant.rkey();
     assert_ne!(rkey, held.key().rkey);
-    let write =
-        |addr: usize, len: usize, rkey| Peer::new(&cache).write(&cache, addr as u64, len as u32, rkey);
+    let write = |addr: usize, len: usize, rkey| Peer::new(&cache).write(addr as u64, len as u32, rkey);
     write(at, len, rkey).expect("inside the window");
     if is_soft_roce(&device) {
         eprintln!("soft-RoCE checks a window's rights but not its bounds: not tested");

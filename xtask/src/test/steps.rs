@@ -48,6 +48,8 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "queue-million", full: true, run: Run::Long(&["test", "-p", "pindown", "--test", "queue"]) },
     always("coherence-root", Run::Pindown(User::Root, &["coherence"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence"])),
+    always("soak-root", Run::Pindown(User::Root, &["soak", "--seconds", "10"])),
+    always("soak-plain-user", Run::Pindown(User::Plain, &["soak", "--seconds", "10"])),
     always("lab", Run::Boots(&["test", "-p", "xtask", "--test", "vm", "--", "--ignored"])),
 ];
 
@@ -95,7 +97,7 @@ const BASE: &[Row] = &[
         "queue && queue_prefetch && queue_fork && everything",
         &["pindown:queue", "pindown:queue_prefetch", "pindown:queue_fork", "pindown:everything"],
     ),
-    row("verbs-device", "verbs_device", &["pindown:verbs_device"]),
+    row("verbs-device", "verbs_device --test-threads 1", &["pindown:verbs_device"]),
     row("verbs-exposure", "verbs_exposure", &["pindown:verbs_exposure"]),
     row("verbs-queue", "verbs_queue", &["pindown:verbs_queue"]),
     row("coherence-uffd", "pindown coherence --monitor uffd --mapping anon-private", &[]),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::event::{Event, Group};
+use super::harness::LIMIT_SECONDS;
 use super::mapping::{Mapping, Memory};
 use super::oracle::{self, Acquired, Device};
 use super::scene::{Held, Scene};
@@ -72,6 +73,7 @@ pub(crate) fn play(
         Ok(arena) => arena,
         Err(error) => return CellReport::new(Outcome::Error, format!("no address space: {error}")),
     };
+    sys::die_in(LIMIT_SECONDS); // the device is ready: from here on the kernel is under test
     if mapping.traits.any(Traits::STACK) && !mapping.traits.any(Traits::THREAD) {
         return sys::with_stack_span(|span| {
             play_on(mapping.memory(span, None, Held::Nothing), arena, event, device, waived)

@@ -5,7 +5,7 @@ use super::acts;
 use super::cached::Cached;
 use super::cell::{self, CellReport, Outcome};
 use super::event::{Event, events};
-use super::harness::LIMIT_SECONDS;
+use super::harness::START_SECONDS;
 use super::mapping::{MAPPINGS, Mapping};
 use super::oracle::Device;
 use super::raw::RawRing;
@@ -77,7 +77,7 @@ fn starting<E: Engine>(
 
 /// A cell's process: prints one line and ends without running anything else.
 pub(crate) fn run_cell(args: &CellArgs) -> ! {
-    sys::die_in(LIMIT_SECONDS);
+    sys::die_in(START_SECONDS);
     let report = play(args);
     let line = serde_json::to_string(&report).unwrap_or_default();
     println!("{line}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pindown::provider::io_uring::UringProvider;
 use pindown::{Access, AcquireError, Registration};
 
-use super::cell::Memory;
+use super::cell::{Memory, Stuff};
 use super::mutate::mutate;
 use super::random::Random;
 use super::{Soak, Tally};
@@ -99,7 +99,7 @@ fn mutator(soak: &Soak, random: &mut Random) {
     let mut memory = cell.lock();
     soak.tally.op();
     Tally::add(&soak.tally.mutations);
-    if let Err(error) = mutate(&mut memory, random) {
+    if let Err(error) = mutate(&mut memory, random).or_else(|error| mend(soak, &memory, error)) {
         eprintln!("mutate: {error}");
         Tally::add(&soak.tally.errors);
         soak.stop.store(true, Ordering::Release);
@@ -112,6 +112,16 @@ fn mutator(soak: &Soak, random: &mut Random) {
     if random.one_in(4) {
         std::thread::sleep(Duration::from_micros(50));
     }
+}
+
+/// mremap takes one mapping, and userfaultfd may just then hold one part of the cell armed and
+/// another not (EFAULT; a window of microseconds, documented with the monitor): start again.
+fn mend(soak: &Soak, memory: &Memory, error: std::io::Error) -> std::io::Result<()> {
+    if error.raw_os_error() != Some(libc::EFAULT) || matches!(memory.stuff, Stuff::Heap(_)) {
+        return Err(error);
+    }
+    Tally::add(&soak.tally.split);
+    sys::map_over(memory.span, memory.source(), sys::Via::Raw)
 }
 
 /// Acquires anything, anywhere near, whatever happens to it, and holds some.

@@ -67,6 +67,8 @@ struct Tally {
     forks: AtomicU64,
     stale: AtomicU64,
     refused: AtomicU64,
+    /// mremaps that met a mapping in pieces.
+    split: AtomicU64,
     errors: AtomicU64,
 }
 
@@ -112,7 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<Verdict, CliError> {
 fn watch(soak: &Soak, args: &Args, started: Instant) -> bool {
     let bar = ui::progress(args.seconds, "soak");
     let (mut last, mut moved) = (0, Instant::now());
-    while started.elapsed().as_secs() < args.seconds {
+    while started.elapsed().as_secs() < args.seconds && !soak.stop.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(200));
         let ops = soak.tally.ops.load(Ordering::Relaxed);
         bar.set_position(started.elapsed().as_secs());

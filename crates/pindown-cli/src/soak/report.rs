@@ -31,7 +31,7 @@ pub(super) fn finish(soak: Arc<Soak>, args: &Args, took: Duration) -> Result<Ver
             "monitor": monitor, "seed": args.seed, "seconds": took.as_secs_f64(),
             "ops": get(&tally.ops), "transfers": get(&tally.transfers),
             "mutations": get(&tally.mutations), "forks": get(&tally.forks),
-            "refused": get(&tally.refused), "stale": stale, "errors": errors, "leaked": leaked,
+            "refused": get(&tally.refused), "split": get(&tally.split), "stale": stale, "errors": errors, "leaked": leaked,
             "gets": stats.gets, "hits": stats.hits, "registrations": stats.registrations,
             "deregistrations": stats.deregistrations, "invalidated": stats.invalidated,
             "raced": stats.raced, "uncached": stats.uncached, "overflows": stats.overflows,
@@ -66,6 +66,7 @@ fn table(soak: &Soak, args: &Args, took: Duration, leaked: u64, good: bool) {
         ("changed while registering", stats.raced.to_string()),
         ("uncached", stats.uncached.to_string()),
         ("refused by the kernel", get(&tally.refused).to_string()),
+        ("mremap met pieces", get(&tally.split).to_string()),
     ];
     for (name, value) in rows {
         println!("  {name:<26} {value}");

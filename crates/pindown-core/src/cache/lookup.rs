@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::state::{State, span_of};
 use super::{Inner, Registration};
-use crate::hold::{self, Held, tag};
+use crate::hold::{self, Held};
 use crate::interval_map::FAST;
 use crate::monitor::{EventKind, Validity};
 use crate::sync::MutexGuard;
@@ -18,8 +18,7 @@ impl<P: Provider> Inner<P> {
     /// follows. An odd word equals nothing that was drained.
     #[inline(always)]
     pub(super) fn is_current(&self) -> bool {
-        self.notifier.inbox().generation() == self.drained.own()
-            && self.generation.load() == self.drained.external()
+        self.drained.is(self.notifier.inbox().generation(), || self.generation.load())
     }
 
     /// Whether every change whose effect this thread may have seen has moved a word: asked before
@@ -29,8 +28,8 @@ impl<P: Provider> Inner<P> {
         !self.must_settle || self.generation.monitor().settle()
     }
 
-    /// The fast path: `None` means "look closer", not "there is none".
-    #[inline(always)]
+    /// The hit without a lock, in all its forms: `None` means "look closer", not "there is none".
+    #[inline]
     pub(super) fn hit(&self, addr: usize, len: usize, access: Access) -> Option<Held<P>> {
         let end = addr.checked_add(len)?;
         if len == 0 || end > ADDRESS_SPACE_END || (self.must_look && !self.may_hit()) || !self.is_current() {
@@ -52,8 +51,7 @@ impl<P: Provider> Inner<P> {
         let found = self.table.find((addr >> PAGE_SHIFT) as u64, pages, access.class() | FAST)?;
         let index = found.entry.index();
         let record = if self.uses_slots { hold::my_record() } else { None };
-        let held =
-            Held::try_new(record, &self.slab, found.at, found.entry.word(), (tag(self.id, index), index))?;
+        let held = Held::try_new(record, self.slab.get(index)?, found.at, found.entry.word())?;
         held.touch(&self.clock);
         self.count_hit();
         Some(held)
@@ -81,12 +79,16 @@ impl<P: Provider> Inner<P> {
     }
 
     #[cold]
+    #[inline(never)]
     pub(super) fn lookup_slow(
         self_: &Arc<Self>,
         addr: usize,
         len: usize,
         access: Access,
     ) -> Option<Registration<P>> {
+        if let Some(held) = self_.hit(addr, len, access) {
+            return Some(Registration::new(held));
+        }
         match self_.recorder {
             Some(recorder) => Self::lookup_recorded(self_, recorder, addr, len, access),
             None => Self::lookup_exact(self_, addr, len, access),

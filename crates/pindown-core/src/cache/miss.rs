@@ -81,12 +81,16 @@ impl Drop for Watch<'_> {
 
 impl<P: Provider> Inner<P> {
     #[cold]
+    #[inline(never)]
     pub(super) fn acquire_slow(
         self_: &Arc<Self>,
         addr: usize,
         len: usize,
         access: Access,
     ) -> Result<Registration<P>, AcquireError> {
+        if let Some(held) = self_.hit(addr, len, access) {
+            return Ok(Registration::new(held));
+        }
         match self_.recorder {
             Some(recorder) => Self::acquire_recorded(self_, recorder, addr, len, access),
             None => Self::acquire_exact(self_, addr, len, access),

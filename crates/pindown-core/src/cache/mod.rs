@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `lookup` | the hit: no lock, no allocation, no system call |
+//! | `fast`, `lookup` | the hit: no lock, no allocation, no system call |
 //! | `miss` | the registration: outside every lock, once for concurrent misses |
 //! | `drain` | reported changes reach the table |
 //! | `reap` | what nobody holds is deregistered |
@@ -16,6 +16,7 @@
 mod close;
 mod config;
 mod drain;
+mod fast;
 pub(crate) mod flight;
 mod lookup;
 mod miss;
@@ -79,6 +80,8 @@ pub(crate) struct Inner<P: Provider> {
     clock: UseClock,
     id: u32,
     uses_slots: bool,
+    /// Holds use slots, and hits need only look.
+    is_plain: bool,
     must_settle: bool,
     /// Hits must do more than look: settle, or be recorded.
     must_look: bool,
@@ -116,6 +119,7 @@ impl<P: Provider> Inner<P> {
         let caps = provider.caps();
         let policy = config.policy.boxed();
         let clock = UseClock::new(policy.sampling_shift());
+        let must_look = monitor.must_settle() || trace::recorder().is_some();
         let inner = Self {
             state: Mutex::new(State::new(IntervalMap::new(table.clone()), policy)),
             table,
@@ -126,8 +130,9 @@ impl<P: Provider> Inner<P> {
             clock,
             id: next_id(),
             uses_slots: host.has_asymmetric_fence(),
+            is_plain: host.has_asymmetric_fence() && !must_look,
             must_settle: monitor.must_settle(),
-            must_look: monitor.must_settle() || trace::recorder().is_some(),
+            must_look,
             recorder: trace::recorder(),
             coherent: caps.coherent,
             bounds: Bounds::new(&config, &caps),
@@ -181,7 +186,7 @@ impl<P: Provider> Cache<P> {
     /// [`Subscription::Checked`](crate::Subscription::Checked)), no allocation, no lock.
     #[inline]
     pub fn lookup(&self, addr: *const u8, len: usize, access: Access) -> Option<Registration<P>> {
-        match self.0.hit(addr.addr(), len, access) {
+        match self.0.hit_fast(addr.addr(), len, access) {
             Some(held) => Some(Registration::new(held)),
             None => Inner::lookup_slow(&self.0, addr.addr(), len, access),
         }
@@ -219,7 +224,7 @@ impl<P: Provider> Cache<P> {
         len: usize,
         access: Access,
     ) -> Result<Registration<P>, AcquireError> {
-        match self.0.hit(addr.addr(), len, access) {
+        match self.0.hit_fast(addr.addr(), len, access) {
             Some(held) => Ok(Registration::new(held)),
             None => Inner::acquire_slow(&self.0, addr.addr(), len, access),
         }

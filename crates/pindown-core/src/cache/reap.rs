@@ -75,11 +75,9 @@ impl<P: Provider> Inner<P> {
         }
         self.fence();
         let mut held = HashSet::new();
-        hold::registry().scan(self.id, |index| {
-            held.insert(index);
-        });
+        hold::registry().scan(|tag| _ = held.insert(tag));
         let is_held =
-            |d: &Doomed| held.contains(&d.index) || self.slab.get(d.index).is_some_and(|r| r.is_counted());
+            |d: &Doomed| self.slab.get(d.index).is_some_and(|r| held.contains(&r.tag()) || r.is_counted());
         let (keep, go): (Vec<_>, Vec<_>) = batch.iter().copied().partition(is_held);
         self.keep(&keep);
         let partings: Vec<_> = go.iter().map(|d| (d.index, self.deregister_region(d.index))).collect();

@@ -22,7 +22,8 @@ pub(super) enum Room {
 /// The policy's view of the regions.
 struct Seen<'a, P: Provider> {
     slab: &'a Slab<P>,
-    held: HashSet<u32>,
+    /// Tags of regions in slots.
+    held: HashSet<u64>,
     now: u64,
     short_of: Shortage,
 }
@@ -32,7 +33,7 @@ impl<P: Provider> Uses for Seen<'_, P> {
         self.slab.get(region).map_or(UseWord::default(), |r| r.last_use())
     }
     fn held(&self, region: u32) -> bool {
-        self.held.contains(&region) || self.slab.get(region).is_none_or(|r| r.is_counted())
+        self.slab.get(region).is_none_or(|r| self.held.contains(&r.tag()) || r.is_counted())
     }
     fn now(&self) -> u64 {
         self.now
@@ -43,13 +44,11 @@ impl<P: Provider> Uses for Seen<'_, P> {
 }
 
 impl<P: Provider> Inner<P> {
-    /// Regions that seem to be held. Without a fence this may miss a hold that is just being
+    /// Tags of regions that seem to be held. Without a fence this may miss a hold that is just being
     /// taken; so it chooses victims, and never decides a deregistration.
-    pub(super) fn held_hint(&self) -> HashSet<u32> {
+    pub(super) fn held_hint(&self) -> HashSet<u64> {
         let mut held = HashSet::new();
-        hold::registry().scan(self.id, |index| {
-            held.insert(index);
-        });
+        hold::registry().scan(|tag| _ = held.insert(tag));
         held
     }
 

@@ -49,7 +49,7 @@ impl<P: Provider> Inner<P> {
             for index in from..end {
                 let Some(region) = self.slab.get(index) else { continue };
                 let idle = region.state() == RegionState::Live && region.last_use().stamp() < mark;
-                if idle && !region.is_counted() && !held.contains(&index) {
+                if idle && !region.is_counted() && !held.contains(&region.tag()) {
                     state.doom(&self.slab, index, RegionState::Evicted, &self.counters);
                     expired += 1;
                 }

@@ -86,8 +86,9 @@ impl<P: Provider> Inner<P> {
         let held = self.held_hint();
         let mut dropped = false;
         for neighbour in neighbours.iter().filter(|n| n.range.overlaps(request)) {
-            let counted = self.slab.get(neighbour.index).is_none_or(|r| r.is_counted());
-            if room >= request.pages() || counted || held.contains(&neighbour.index) {
+            let region = self.slab.get(neighbour.index);
+            let is_held = region.is_none_or(|r| r.is_counted() || held.contains(&r.tag()));
+            if room >= request.pages() || is_held {
                 continue;
             }
             state.doom(&self.slab, neighbour.index, RegionState::Evicted, &self.counters);

@@ -116,6 +116,12 @@ impl UseClock {
         }
     }
 
+    /// Whether [`hit`](Self::hit) would write.
+    #[inline(always)]
+    pub fn is_due(&self, word: &AtomicU64) -> bool {
+        word.load(Ordering::Relaxed) < self.refresh_below.load(Ordering::Relaxed)
+    }
+
     /// Two threads that refresh one word at a time write the same time: either may win.
     #[cold]
     #[inline(never)]

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::record::ThreadRecord;
-use super::slab::{Region, Retire, Slab, State};
+use super::slab::{Region, Retire, State};
 use crate::monitor::Stamp;
 use crate::sync::{AtomicU64, FenceAt, Ordering, full_fence};
 use crate::{Access, PageRange, Provider, UseClock};
@@ -36,34 +36,30 @@ unsafe impl<P: Provider> Send for Held<P> {}
 unsafe impl<P: Provider> Sync for Held<P> {}
 
 impl<P: Provider> Held<P> {
-    /// Tries to hold what `entry`, which was seen to hold `seen`, names: `index`.
+    /// Tries to hold `region`, which `entry`, seen to hold `seen`, names.
     #[inline(always)]
     pub(crate) fn try_new(
         record: Option<&'static ThreadRecord>,
-        slab: &Slab<P>,
+        region: &Region<P>,
         entry: &AtomicU64,
         seen: u64,
-        (tag, index): (u64, u32),
     ) -> Option<Self> {
-        let Some(record) = record else { return Self::count_checked(slab.get(index)?, entry, seen) };
-        match record.hold(entry, seen, tag) {
-            Some(slot) => Some(Self { region: NonNull::from(slab.get(index)?), slot }),
-            None => Self::count_if_full(record, slab, entry, seen, index),
+        match record.and_then(ThreadRecord::free_slot) {
+            Some(slot) => Self::try_slot(region, slot, entry, seen),
+            None => Self::count_checked(region, entry, seen),
         }
     }
 
-    #[cold]
-    fn count_if_full(
-        record: &ThreadRecord,
-        slab: &Slab<P>,
+    /// The same by `slot`, which is free.
+    #[inline(always)]
+    pub(crate) fn try_slot(
+        region: &Region<P>,
+        slot: &AtomicU64,
         entry: &AtomicU64,
         seen: u64,
-        index: u32,
     ) -> Option<Self> {
-        if record.free_slot().is_some() {
-            return None; // the entry changed
-        }
-        Self::count_checked(slab.get(index)?, entry, seen)
+        let (region, tag) = (NonNull::from(region), region.tag());
+        ThreadRecord::publish(slot, entry, seen, tag).then(|| Self { region, slot })
     }
 
     /// A counted hold, valid if `entry` still holds `seen` once the count is visible.

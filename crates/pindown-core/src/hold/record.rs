@@ -7,12 +7,6 @@ const SLOTS: usize = if cfg!(loom) { 1 } else { 16 };
 /// Caches whose hits a thread counts without touching shared memory.
 const COUNTERS: usize = 4;
 
-/// What a slot holds: which cache, which region. Never zero.
-#[inline(always)]
-pub(crate) fn tag(cache_id: u32, index: u32) -> u64 {
-    u64::from(cache_id) << 32 | u64::from(index)
-}
-
 /// Slots and counters that only their thread writes (but for puts, which zero a slot from
 /// anywhere). Never freed: parked when the thread exits, and adopted by a later one.
 #[derive(Debug)]
@@ -44,8 +38,7 @@ impl ThreadRecord {
     /// what the owner does next.
     #[inline(always)]
     pub(crate) fn free_slot(&self) -> Option<&AtomicU64> {
-        let slot = &self.slots[self.hint.load(Ordering::Relaxed) as usize % SLOTS];
-        if slot.load(Ordering::Acquire) == 0 { Some(slot) } else { self.search_slot() }
+        self.hinted_slot().or_else(|| self.search_slot())
     }
 
     #[cold]
@@ -55,28 +48,42 @@ impl ThreadRecord {
         Some(&self.slots[at])
     }
 
-    /// Holds what `entry` names, if `entry` still holds `seen` once the hold is visible.
+    /// Makes the hold visible in `slot`; undoes it, and says so, if `entry` changed.
     #[inline(always)]
-    pub(crate) fn hold(&self, entry: &AtomicU64, seen: u64, tag: u64) -> Option<&AtomicU64> {
-        let slot = self.free_slot()?;
+    pub(super) fn publish(slot: &AtomicU64, entry: &AtomicU64, seen: u64, tag: u64) -> bool {
         slot.store(tag, Ordering::Release);
         light_fence();
         if entry.load(Ordering::Acquire) == seen {
-            return Some(slot);
+            return true;
         }
         slot.store(0, Ordering::Release);
-        None
+        false
+    }
+
+    /// The slot to try first, if it is free.
+    #[inline(always)]
+    pub(crate) fn hinted_slot(&self) -> Option<&AtomicU64> {
+        let slot = &self.slots[self.hint.load(Ordering::Relaxed) as usize % SLOTS];
+        (slot.load(Ordering::Acquire) == 0).then_some(slot)
+    }
+
+    /// The owner's count of the hits of cache `id`, if it keeps one.
+    #[inline(always)]
+    pub(crate) fn hits_for(&self, id: u32) -> Option<&AtomicU64> {
+        let (owner, hits) = &self.hits[id as usize % COUNTERS];
+        (owner.load(Ordering::Relaxed) == u64::from(id)).then_some(hits)
+    }
+
+    /// One more; by the owner of the record alone.
+    #[inline(always)]
+    pub(crate) fn count(hits: &AtomicU64) {
+        hits.store(hits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Counts one hit of cache `id`. False when another cache's count is in the way: flush it.
     #[inline(always)]
     pub(crate) fn count_hit(&self, id: u32) -> bool {
-        let (owner, n) = &self.hits[id as usize % COUNTERS];
-        if owner.load(Ordering::Relaxed) != u64::from(id) {
-            return false;
-        }
-        n.store(n.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        true
+        self.hits_for(id).map(Self::count).is_some()
     }
 
     fn hits_of(&self, id: u32) -> u64 {
@@ -140,15 +147,15 @@ impl Registry {
         record.owned.store(false, Ordering::Release);
     }
 
-    /// Calls `found(index)` for each region of cache `id` that a slot holds. Before it, the caller
-    /// unlinked what it asks about and passed the asymmetric fence.
+    /// Calls `found` with the [tag](super::Region::tag) of each region that a slot holds, of all
+    /// caches. Before it, the caller unlinked what it asks about and passed the asymmetric fence.
     ///
     /// Acquire: what a holder did with the region before its put comes before deregistration.
-    pub(crate) fn scan(&self, id: u32, mut found: impl FnMut(u32)) {
+    pub(crate) fn scan(&self, mut found: impl FnMut(u64)) {
         for slot in self.records().flat_map(|r| &r.slots) {
-            let tag = slot.load(Ordering::Acquire);
-            if tag >> 32 == u64::from(id) {
-                found(tag as u32);
+            match slot.load(Ordering::Acquire) {
+                0 => {}
+                tag => found(tag),
             }
         }
     }

@@ -2,14 +2,18 @@
 //! cache lives, so that a late reader of a recycled index reads a record, not garbage.
 
 use std::mem::MaybeUninit;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use crate::interval_map::INDEX_BITS;
 use crate::monitor::Stamp;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
 use crate::{Access, PageRange, Provider, UseClock, UseWord};
 
-const FIRST_SEGMENT: u32 = if cfg!(loom) { 1 } else { 6 }; // 64 records
-const SEGMENTS: usize = 22; // 64 * (2^22 - 1): more than an entry can name
+/// Records of one allocation: 2^this.
+const SEGMENT_SHIFT: u32 = if cfg!(loom) { 1 } else { 8 };
+const SEGMENT: usize = 1 << SEGMENT_SHIFT;
+/// As many as there are indices in an entry, so that none is out of bounds.
+const SEGMENTS: usize = if cfg!(loom) { 2 } else { 1 << (INDEX_BITS - SEGMENT_SHIFT) };
 
 const STATE_MASK: u64 = (1 << 7) - 1;
 const SUBSCRIBED: u64 = 1 << 7;
@@ -99,6 +103,13 @@ impl<P: Provider> Region<P> {
         }
     }
 
+    /// What a slot that holds it contains: its address. Not another region's of any cache, since
+    /// records do not move, and a slab is freed only when nobody holds any of its regions.
+    #[inline(always)]
+    pub(crate) fn tag(&self) -> u64 {
+        std::ptr::from_ref(self).addr() as u64
+    }
+
     pub(crate) fn range(&self) -> PageRange {
         let (first, pages) = (self.first_page.load(Ordering::Relaxed), self.pages());
         PageRange::from_pages(first, pages).unwrap_or(PageRange::everything())
@@ -157,6 +168,12 @@ impl<P: Provider> Region<P> {
     #[inline(always)]
     pub(crate) fn touch(&self, clock: &UseClock) {
         clock.hit(&self.word, self.first_page.load(Ordering::Relaxed));
+    }
+
+    /// Whether [`touch`](Self::touch) would write.
+    #[inline(always)]
+    pub(crate) fn is_use_due(&self, clock: &UseClock) -> bool {
+        clock.is_due(&self.word)
     }
 
     pub(super) fn holds(&self) -> &AtomicU32 {
@@ -259,48 +276,46 @@ pub(crate) struct NewRegion<P: Provider> {
     pub(crate) now: u64,
 }
 
-/// Records by index, in segments that double.
+/// Records by index, in segments that are made when they are needed. The table of segments is
+/// zeroed memory that is backed where it is touched.
 #[derive(Debug)]
 pub(crate) struct Slab<P: Provider> {
-    segments: [OnceLock<Box<[Region<P>]>>; SEGMENTS],
+    segments: Box<[AtomicPtr<Region<P>>; SEGMENTS]>,
 }
 
 impl<P: Provider> Slab<P> {
     pub(crate) fn new() -> Self {
-        Self { segments: std::array::from_fn(|_| OnceLock::new()) }
-    }
-
-    #[inline(always)]
-    fn place(index: u32) -> (usize, usize) {
-        let shifted = index + (1 << FIRST_SEGMENT);
-        let top = shifted.ilog2();
-        ((top - FIRST_SEGMENT) as usize, (shifted ^ (1 << top)) as usize)
+        Self { segments: no_segments() }
     }
 
     /// The record at `index`, which the slab has handed out before.
     #[inline(always)]
     pub(crate) fn get(&self, index: u32) -> Option<&Region<P>> {
-        let (segment, at) = Self::place(index);
-        self.segments.get(segment)?.get()?.get(at)
+        let segment = self.segments[(index >> SEGMENT_SHIFT) as usize % SEGMENTS].load(Ordering::Acquire);
+        let at = index as usize % SEGMENT;
+        // SAFETY: null, or the start of `SEGMENT` records that `get_or_grow` made and stored with
+        // Release; they live until the slab is dropped.
+        unsafe { segment.add(if segment.is_null() { 0 } else { at }).as_ref() }
     }
 
     /// The index of a record of this slab.
     pub(crate) fn index_of(&self, region: &Region<P>) -> Option<u32> {
         let at = std::ptr::from_ref(region).addr();
-        let found = self.segments.iter().enumerate().find_map(|(n, segment)| {
-            let bytes = at.checked_sub(segment.get()?.as_ptr().addr())?;
-            let place = bytes / size_of::<Region<P>>();
-            (place < segment.get()?.len()).then_some((n as u32, place as u32))
-        });
-        // The inverse of `place`.
-        found.map(|(segment, at)| (1 << (segment + FIRST_SEGMENT)) - (1 << FIRST_SEGMENT) + at)
+        let made = self.segments.iter().map(|s| s.load(Ordering::Acquire)).take_while(|s| !s.is_null());
+        made.enumerate().find_map(|(n, segment)| {
+            let place = at.checked_sub(segment.addr())? / size_of::<Region<P>>();
+            (place < SEGMENT).then_some((n * SEGMENT + place) as u32)
+        })
     }
 
-    /// The record at `index`, made if it is new.
+    /// The record at `index`, made if it is new. Under the cache's lock.
     pub(crate) fn get_or_grow(&self, index: u32) -> &Region<P> {
-        let (segment, at) = Self::place(index);
-        let size = 1usize << (segment as u32 + FIRST_SEGMENT);
-        &self.segments[segment].get_or_init(|| (0..size).map(|_| Region::new()).collect())[at]
+        let at = &self.segments[(index >> SEGMENT_SHIFT) as usize];
+        if at.load(Ordering::Relaxed).is_null() {
+            let segment: Box<[Region<P>]> = (0..SEGMENT).map(|_| Region::new()).collect();
+            at.store(Box::into_raw(segment).cast(), Ordering::Release);
+        }
+        self.get(index).expect("just made")
     }
 
     /// Fills the free record `index`. Under the cache's lock.
@@ -325,4 +340,32 @@ impl<P: Provider> Slab<P> {
         // need a table entry that names it.
         region.mr.with_mut(|mr| unsafe { (*mr).take() })
     }
+}
+
+impl<P: Provider> Drop for Slab<P> {
+    fn drop(&mut self) {
+        for at in self.segments.iter() {
+            let first = at.load(Ordering::Relaxed);
+            if first.is_null() {
+                break; // indices are handed out in order
+            }
+            // SAFETY: made by `get_or_grow` from a box of `SEGMENT` records; nobody refers to them.
+            drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, SEGMENT)) });
+        }
+    }
+}
+
+#[cfg(not(loom))]
+fn no_segments<T>() -> Box<[AtomicPtr<T>; SEGMENTS]> {
+    // Zeroed by the allocator, so not touched here.
+    let nulls = vec![std::ptr::null_mut::<T>(); SEGMENTS].into_boxed_slice();
+    let nulls = Box::into_raw(nulls).cast::<[AtomicPtr<T>; SEGMENTS]>();
+    // SAFETY: `SEGMENTS` pointers from one box; `AtomicPtr<T>` has the size, alignment and
+    // representation of `*mut T`.
+    unsafe { Box::from_raw(nulls) }
+}
+
+#[cfg(loom)]
+fn no_segments<T>() -> Box<[AtomicPtr<T>; SEGMENTS]> {
+    Box::new(std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())))
 }

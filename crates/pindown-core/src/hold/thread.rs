@@ -23,7 +23,7 @@ pub(crate) fn forget_hits(id: u32) {
 }
 
 #[cfg(not(loom))]
-pub(crate) use real::{my_record, registry};
+pub(crate) use real::{my_record, present_record, registry};
 
 #[cfg(not(loom))]
 mod real {
@@ -50,6 +50,12 @@ mod real {
         }
     }
 
+    /// This thread's record, if it has one already.
+    #[inline(always)]
+    pub(crate) fn present_record() -> Option<&'static ThreadRecord> {
+        RECORD.get()
+    }
+
     #[cold]
     #[inline(never)]
     fn adopt() -> Option<&'static ThreadRecord> {
@@ -64,7 +70,7 @@ mod real {
 }
 
 #[cfg(loom)]
-pub(crate) use model::{my_record, registry};
+pub(crate) use model::{my_record, my_record as present_record, registry};
 
 /// loom's threads and statics begin anew with each execution.
 #[cfg(loom)]

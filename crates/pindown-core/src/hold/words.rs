@@ -10,7 +10,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// A monitor's own generation word, read without a virtual call.
 #[derive(Debug)]
 pub(crate) struct Generation {
-    word: Option<NonNull<std::sync::atomic::AtomicU64>>,
+    word: NonNull<std::sync::atomic::AtomicU64>,
     /// Keeps the word alive.
     monitor: Arc<dyn Monitor>,
 }
@@ -22,18 +22,16 @@ unsafe impl Sync for Generation {}
 
 impl Generation {
     pub(crate) fn new(monitor: Arc<dyn Monitor>) -> Self {
-        Self { word: monitor.generation().map(NonNull::from), monitor }
+        static NEVER_MOVES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        Self { word: NonNull::from(monitor.generation().unwrap_or(&NEVER_MOVES)), monitor }
     }
 
     /// Its present value; constant for a monitor without a word of its own.
     #[inline(always)]
     pub(crate) fn load(&self) -> u64 {
-        match self.word {
-            // SAFETY: `generation` borrows the word from the monitor, so it lives as long as the
-            // monitor, which this struct keeps.
-            Some(word) => unsafe { word.as_ref() }.load(std::sync::atomic::Ordering::Acquire),
-            None => 0,
-        }
+        // SAFETY: a static, or borrowed by `generation` from the monitor, so that it lives as long as
+        // the monitor, which this struct keeps.
+        unsafe { self.word.as_ref() }.load(std::sync::atomic::Ordering::Acquire)
     }
 
     pub(crate) fn monitor(&self) -> &Arc<dyn Monitor> {
@@ -77,6 +75,7 @@ impl Drained {
         if cfg!(loom) { None } else { host.reserve(crate::PAGE_SIZE) }
     }
 
+    #[inline(always)]
     fn words(&self) -> &Words {
         // SAFETY: points to a leaked box, or to a zeroed reservation that is large and aligned
         // enough; all-zero bytes are valid `Words`. Both live until `drop`.
@@ -86,6 +85,13 @@ impl Drained {
     #[inline(always)]
     pub(crate) fn own(&self) -> u64 {
         self.words().own.load(Ordering::Acquire)
+    }
+
+    /// Whether both are as given.
+    #[inline(always)]
+    pub(crate) fn is(&self, own: u64, external: impl FnOnce() -> u64) -> bool {
+        let words = self.words();
+        own == words.own.load(Ordering::Acquire) && external() == words.external.load(Ordering::Acquire)
     }
 
     #[inline(always)]

@@ -168,6 +168,17 @@ impl Directory {
         }
     }
 
+    /// The chunk, in a flat directory.
+    #[inline(always)]
+    pub(super) fn flat_chunk(&self, number: u64) -> Option<&Chunk> {
+        match &self.chunks {
+            Chunks::Flat(reservation, _) => Some(flat(reservation, number as usize)),
+            // Models, which have no reservations, shall go the same way.
+            Chunks::Radix(_) if cfg!(loom) => self.chunk(number),
+            Chunks::Radix(_) => None,
+        }
+    }
+
     /// The chunk, made if needed. Under the cache's lock.
     pub(super) fn chunk_or_grow(&self, number: u64) -> &Chunk {
         match &self.chunks {

@@ -3,7 +3,8 @@
 use super::Span;
 use crate::sync::{AtomicU64, Ordering};
 
-const INDEX_BITS: u32 = 28;
+/// Bits of an index.
+pub(crate) const INDEX_BITS: u32 = 28;
 const CLASS_BITS: u32 = 8;
 const REACH_SHIFT: u32 = INDEX_BITS + CLASS_BITS;
 const REACH_MAX: u64 = (1 << (64 - REACH_SHIFT)) - 1;

@@ -20,12 +20,12 @@ mod hidden;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod oracle;
 
-pub(crate) use entry::{Entry, FAST, MAX_REGIONS};
+pub(crate) use entry::{Entry, FAST, INDEX_BITS, MAX_REGIONS};
 
 use crate::host::Host;
 use crate::sync::{AtomicU64, Ordering};
 use crate::{PAGE_SHIFT, PageRange};
-use directory::{CHUNK_PAGES, Directory};
+use directory::{CHUNK_PAGES, Chunk, Directory};
 use hidden::Hidden;
 use std::sync::Arc;
 
@@ -53,7 +53,17 @@ impl Table {
     /// An entry that serves `pages` pages from `page` with at least the rights `class`.
     #[inline(always)]
     pub(crate) fn find(&self, page: u64, pages: u64, class: u64) -> Option<Found<'_>> {
-        let chunk = self.directory.chunk(page / CHUNK_PAGES)?;
+        Self::find_in(self.directory.chunk(page / CHUNK_PAGES)?, page, pages, class)
+    }
+
+    /// Like [`find`](Self::find), in a flat directory only.
+    #[inline(always)]
+    pub(crate) fn find_flat(&self, page: u64, pages: u64, class: u64) -> Option<Found<'_>> {
+        Self::find_in(self.directory.flat_chunk(page / CHUNK_PAGES)?, page, pages, class)
+    }
+
+    #[inline(always)]
+    fn find_in(chunk: &Chunk, page: u64, pages: u64, class: u64) -> Option<Found<'_>> {
         if let Some(at) = chunk.leaf_entry(page) {
             let entry = Entry::load(at);
             if entry.serves(pages, class) {

@@ -5,7 +5,7 @@ use loom::thread;
 
 use super::device::{DeviceProvider, Pinned};
 use super::{check, check_without};
-use crate::hold::{Held, NewRegion, Registry, Slab, State, ThreadRecord, tag};
+use crate::hold::{Held, NewRegion, Registry, Slab, State, ThreadRecord};
 use crate::sync::{AtomicU64, FenceAt, Ordering, full_fence};
 use crate::{Access, PageRange};
 
@@ -17,7 +17,6 @@ struct World {
 }
 
 const WORD: u64 = 7;
-const CACHE: u32 = 1;
 
 fn region(pinned: &'static Pinned) -> NewRegion<DeviceProvider> {
     NewRegion {
@@ -50,7 +49,7 @@ impl World {
     fn get(&self, record: Option<&'static ThreadRecord>, entry: usize) -> Option<Held<DeviceProvider>> {
         let at = &self.entries[entry];
         let seen = at.load(Ordering::Acquire);
-        if seen == 0 { None } else { Held::try_new(record, &self.slab, at, seen, (tag(CACHE, 0), 0)) }
+        if seen == 0 { None } else { Held::try_new(record, self.slab.get(0)?, at, seen) }
     }
 
     fn get_and_use(&self, record: Option<&'static ThreadRecord>, entry: usize) {
@@ -66,9 +65,8 @@ impl World {
     /// As the reaper does; whether it is gone.
     fn reap(&self) -> bool {
         full_fence(FenceAt::Retire);
-        let mut held = false;
-        self.registry.scan(CACHE, |index| held |= index == 0);
-        let region = self.slab.get(0).unwrap();
+        let (mut held, region) = (false, self.slab.get(0).unwrap());
+        self.registry.scan(|tag| held |= tag == region.tag());
         if held || region.is_counted() {
             return false;
         }

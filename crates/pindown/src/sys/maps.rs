@@ -2,38 +2,38 @@
 
 /// One line of `/proc/self/maps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MapsLine<'a> {
+pub(crate) struct MapsLine<'a> {
     /// First address.
-    pub start: usize,
+    pub(crate) start: usize,
     /// First address past the end; above `start`.
-    pub end: usize,
+    pub(crate) end: usize,
     /// The `rwx` columns and whether the fourth is `s`.
-    pub perms: Perms,
+    pub(crate) perms: Perms,
     /// Offset into the file, in bytes.
-    pub offset_bytes: u64,
+    pub(crate) offset_bytes: u64,
     /// Major and minor device number of the file's file system.
-    pub device: (u32, u32),
+    pub(crate) device: (u32, u32),
     /// Inode number; 0 for memory without a file.
-    pub inode: u64,
+    pub(crate) inode: u64,
     /// The path or `[name]`; empty when there is none.
-    pub name: &'a [u8],
+    pub(crate) name: &'a [u8],
 }
 
 /// The permissions column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Perms {
+pub(crate) struct Perms {
     /// `r`
-    pub readable: bool,
+    pub(crate) readable: bool,
     /// `w`
-    pub writable: bool,
+    pub(crate) writable: bool,
     /// `x`
-    pub executable: bool,
+    pub(crate) executable: bool,
     /// `s` rather than `p`
-    pub shared: bool,
+    pub(crate) shared: bool,
 }
 
 /// Parses one line, with or without its newline. `None`: it is not one.
-pub fn parse_line(line: &[u8]) -> Option<MapsLine<'_>> {
+pub(crate) fn parse_line(line: &[u8]) -> Option<MapsLine<'_>> {
     let mut rest = line.strip_suffix(b"\n").unwrap_or(line);
     let mut bounds = field(&mut rest)?.splitn(2, |&b| b == b'-');
     let start = usize::try_from(hex(bounds.next()?)?).ok()?;

@@ -27,7 +27,7 @@ pub enum OpenError {
     },
     /// On-demand paging was asked for and the device has none.
     #[error(
-        "the device {device} lacks on-demand paging: use Paging::Pinned with a monitor, or a device and kernel that have it (`ibv_devinfo -v`: odp_caps; soft-RoCE since Linux 6.16)"
+        "the device {device} lacks on-demand paging: use Paging::Pinned with a monitor, or a device and kernel that have it (`ibv_devinfo -v`: odp_caps; soft-RoCE has it in current kernels, not in 6.12)"
     )]
     NoOnDemandPaging {
         /// Its name.

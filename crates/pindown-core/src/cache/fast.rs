@@ -1,0 +1,33 @@
+//! The hit where nothing is out of the ordinary: what most requests are.
+//!
+//! It decides everything before it takes its hold and calls nothing, so it is short, and a caller
+//! that it is inlined into keeps its registers. Whatever it does not handle (no record yet, more than
+//! one hold at a time, a use to be written down, counted holds, ...) [`Inner::hit`] does.
+
+use super::Inner;
+use crate::hold::{self, Held};
+use crate::interval_map::FAST;
+use crate::{ADDRESS_SPACE_END, Access, PAGE_SHIFT, PAGE_SIZE, Provider};
+
+impl<P: Provider> Inner<P> {
+    /// `None`: ask [`hit`](Self::hit).
+    #[inline(always)]
+    pub(super) fn hit_fast(&self, addr: usize, len: usize, access: Access) -> Option<Held<P>> {
+        // Wraps for an empty request. What ends past the address space is covered by no region.
+        let last = len.wrapping_sub(1);
+        if (addr | last) >= ADDRESS_SPACE_END || !self.is_plain || !self.is_current() {
+            return None;
+        }
+        let more_pages = ((addr & (PAGE_SIZE - 1)) + last) >> PAGE_SHIFT;
+        let page = (addr >> PAGE_SHIFT) as u64;
+        let found = self.table.find_flat(page, more_pages as u64 + 1, access.class() | FAST)?;
+        let record = hold::present_record()?;
+        let region = self.slab.get(found.entry.index()).filter(|r| !r.is_use_due(&self.clock))?;
+        let (slot, hits) = (record.hinted_slot()?, record.hits_for(self.id)?);
+        let held = Held::try_slot(region, slot, found.at, found.entry.word())?;
+        hold::ThreadRecord::count(hits);
+        Some(held)
+    }
+}
+
+const _: () = assert!(ADDRESS_SPACE_END.is_power_of_two());
