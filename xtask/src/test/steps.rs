@@ -46,8 +46,14 @@ pub(crate) const STEPS: &[Step] = &[
     always("loom", Run::Loom(&["test", "-p", "pindown-core", "--release", "--lib", "loom_models"])),
     always("shuttle", Run::Shuttle(&["test", "-p", "pindown", "--lib", "queue::model"])),
     Step { name: "queue-million", full: true, run: Run::Long(&["test", "-p", "pindown", "--test", "queue"]) },
-    always("coherence-root", Run::Pindown(User::Root, &["coherence"])),
-    always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence"])),
+    always("coherence-root", Run::Pindown(User::Root, &["coherence", "--monitor", "uffd"])),
+    always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence", "--monitor", "uffd"])),
+    // Each cell loads the programs anew: the whole matrix takes a quarter of an hour.
+    always(
+        "coherence-ebpf",
+        Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf", "--mapping", "anon-private"]),
+    ),
+    Step { name: "coherence-all-monitors", full: true, run: Run::Pindown(User::Root, &["coherence"]) },
     always("soak-root", Run::Pindown(User::Root, &["soak", "--seconds", "10"])),
     always("soak-plain-user", Run::Pindown(User::Plain, &["soak", "--seconds", "10"])),
     always("lab", Run::Boots(&["test", "-p", "xtask", "--test", "vm", "--", "--ignored"])),
