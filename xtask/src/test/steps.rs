@@ -40,11 +40,15 @@ const fn always(name: &'static str, run: Run) -> Step {
     Step { name, full: false, run }
 }
 
+const HIT_INSTRUCTIONS: &[&str] =
+    &["test", "-p", "pindown", "--test", "hit_instructions", "--", "--ignored", "--nocapture"];
+
 pub(crate) const STEPS: &[Step] = &[
     always("workspace", Run::Cargo(&["test", "--workspace", "--all-features"])),
     always("workspace-plain-user", Run::TestsAsPlainUser(&["test", "--workspace", "--all-features"])),
     always("loom", Run::Loom(&["test", "-p", "pindown-core", "--release", "--lib", "loom_models"])),
     always("shuttle", Run::Shuttle(&["test", "-p", "pindown", "--lib", "queue::model"])),
+    Step { name: "hit-instructions", full: true, run: Run::Cargo(HIT_INSTRUCTIONS) },
     Step { name: "queue-million", full: true, run: Run::Long(&["test", "-p", "pindown", "--test", "queue"]) },
     always("coherence-root", Run::Pindown(User::Root, &["coherence", "--monitor", "uffd"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence", "--monitor", "uffd"])),
