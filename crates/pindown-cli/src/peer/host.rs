@@ -23,7 +23,7 @@ pub(super) type Result<T> = std::result::Result<T, String>;
 /// Rights for either role, so that each buffer needs one registration in every mode.
 const RIGHTS: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
 /// A transfer that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(50);
 
 /// One of the two hosts.
 pub(crate) struct Host {

@@ -15,6 +15,8 @@ use crate::provider::verbs::Verbs;
 use crate::provider::verbs::devices::gids;
 use crate::sys::verbs::{self as sys, Completed, Cq, PathParams, Pd, Qp, Sge, Work};
 
+/// How often a waiting thread looks before it sleeps in between.
+const SPINS: u32 = 256;
 /// Requests that an endpoint may have in flight.
 const DEPTH: u32 = 64;
 
@@ -369,6 +371,7 @@ pub(super) fn failed(what: &'static str) -> impl Fn(io::Error) -> RcError {
 
 fn patiently<T>(timeout: Duration, look: impl Fn() -> Result<Option<T>, RcError>) -> Result<T, RcError> {
     let began = Instant::now();
+    let mut looks = 0_u32;
     loop {
         if let Some(found) = look()? {
             return Ok(found);
@@ -376,7 +379,12 @@ fn patiently<T>(timeout: Duration, look: impl Fn() -> Result<Option<T>, RcError>
         if began.elapsed() > timeout {
             return Err(RcError::Timeout(timeout));
         }
-        std::thread::yield_now();
+        looks = looks.saturating_add(1);
+        match looks {
+            ..SPINS => std::thread::yield_now(),
+            // A soft device does the work on these CPUs.
+            _ => std::thread::sleep(Duration::from_micros(20)),
+        }
     }
 }
 
