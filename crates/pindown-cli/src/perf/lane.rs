@@ -139,10 +139,15 @@ impl<W: Wire> Lane<W> {
             // Bytes for the buffer to receive, unlike those that are in it.
             self.wire.ready(span.len_bytes(), self.seed + 1).map_err(|e| e.to_string())?;
         }
+        let preemptions = sys::preemptions();
         let start = Instant::now();
         self.registered_transfer(stage, span, out)?;
         let time = start.elapsed() - self.wire.take_off_clock();
+        let preempted = sys::preemptions() != preemptions;
         figures.transfer(time, span.len_bytes(), self.wire.agrees(span));
+        if preempted {
+            figures.was_preempted(time, span.len_bytes());
+        }
         Ok(())
     }
 
