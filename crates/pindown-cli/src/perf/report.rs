@@ -78,7 +78,7 @@ impl Report {
 
     /// Whether mode cached moved a wrong byte, or anything failed.
     pub(crate) fn is_bad(&self) -> bool {
-        self.runs.iter().any(|run| run.errors > 0 || (run.mode == Mode::Cached && run.stale > 0))
+        self.runs.iter().any(|run| run.errors > 0 || (run.mode.is_coherent() && run.stale > 0))
     }
 
     /// The line of another mode beside `run`.

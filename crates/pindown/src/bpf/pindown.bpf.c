@@ -199,5 +199,7 @@ int flush(u64 *ctx)
 	nr = r->orig_ax & ~(u64)X32_BIT;
 	if (task->thread_info.status & TS_COMPAT)
 		return report(mm, 0, ALL_MEMORY, UNMAP, H_FLUSH);
-	return may_change(nr) ? report_call(mm, r, nr, nr == NR_brk ? (long)r->di : -1, H_FLUSH) : 0;
+	if (nr == NR_brk) /* not over yet; growth flushes nothing */
+		return report(mm, r->di, r->di + BRK_REACH, UNMAP, H_FLUSH);
+	return may_change(nr) ? report_call(mm, r, nr, -1, H_FLUSH) : 0;
 }

@@ -29,6 +29,7 @@ struct status {
 	u64 asked;		/* the cookie of the last answered question, written last */
 	u64 answer;		/* VMA_* bits */
 	u64 vma_start, vma_end;
+	u64 break_high;		/* the highest that brk ever returned */
 	u64 seen[HOOKS];	/* events of registered memory, by program */
 };
 

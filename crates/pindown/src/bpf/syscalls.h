@@ -14,7 +14,7 @@ enum {
 #define ALL_MEMORY (~0ULL)
 /* madvise's third argument in a client's question; no kernel knows it (EINVAL). See ask.h. */
 #define ASK 0x70696e64
-/* brk tells its new end only: what lay above is reported. Nothing else lives that near. */
+/* How far above a shrinking heap is reported when its old end is not known. */
 #define BRK_REACH (1ULL << 40)
 
 /* One bit a call below 64; the rest by comparison. Most calls leave here. */
@@ -52,6 +52,40 @@ INLINE int report_mremap(struct mm_struct *mm, struct pt_regs *r, long ret, enum
 	return 0;
 }
 
+/* The highest break so far, `now` included. Unknown (all memory) in a storm of brk calls. */
+INLINE u64 raise_break(struct status *s, u64 now)
+{
+	u64 high = *(volatile u64 *)&s->break_high;
+
+	for (int i = 0; i < 4; i++) {
+		u64 was = high;
+
+		if (was >= now)
+			return was;
+		high = __sync_val_compare_and_swap(&s->break_high, was, now);
+		if (high == was)
+			return now;
+	}
+	return now + BRK_REACH;
+}
+
+/* brk tells its new end only. What it ever ended at is remembered (a client calls brk(0) when it is
+ * enrolled), and all between is reported: nothing when the heap grows beyond. */
+SUBPROG int report_brk(struct mm_struct *mm, u64 now, enum hook hook)
+{
+	u64 key = (u64)mm;
+	struct tracked *t = bpf_map_lookup_elem(&mms, &key);
+
+	for (u32 i = 0; t && i < SLOTS_PER_MM && i < t->count; i++) {
+		struct event e = { .start = now, .kind = UNMAP, .hook = hook };
+		struct status *s = status_of_slot(t->slot[i]);
+
+		e.end = s ? raise_break(s, now) : now;
+		report_slot(t->slot[i], &e);
+	}
+	return 0;
+}
+
 INLINE int report_call(struct mm_struct *mm, struct pt_regs *r, u64 nr, long ret, enum hook hook)
 {
 	switch (nr) {
@@ -65,7 +99,7 @@ INLINE int report_call(struct mm_struct *mm, struct pt_regs *r, u64 nr, long ret
 	case NR_mremap:
 		return report_mremap(mm, r, ret, hook);
 	case NR_brk:
-		return report(mm, ret, (u64)ret + BRK_REACH, UNMAP, hook);
+		return report_brk(mm, ret, hook);
 	case NR_mprotect:
 	case NR_pkey_mprotect:
 		return report(mm, r->di, r->di + r->si, PROTECT, hook);

@@ -66,7 +66,10 @@ fn strange() -> io::Error {
 fn introduce(socket: &OwnedFd, ring_bytes: u32) -> io::Result<()> {
     let mut buffer = [0u8; LONGEST];
     let got = seqpacket::receive(socket.as_fd(), &mut buffer)?;
-    let Challenge { number } = Challenge::decode(&buffer[..got.len_bytes]).ok_or_else(strange)?;
+    let message = &buffer[..got.len_bytes];
+    let Some(Challenge { number }) = Challenge::decode(message) else {
+        return Err(Welcome::decode(message).map_or_else(strange, |w| refused(&w))); // turned away at once
+    };
     seqpacket::send(socket.as_fd(), &Hello { number, pid: 0, ring_bytes }.encode(), &[])
 }
 
@@ -76,17 +79,19 @@ fn be_welcomed(socket: &OwnedFd) -> io::Result<(Welcome, VecDeque<OwnedFd>)> {
     let welcome = Welcome::decode(&buffer[..got.len_bytes]).ok_or_else(strange)?;
     match welcome.refusal {
         0 => Ok((welcome, got.fds.into())),
-        errno => {
-            let why = io::Error::from_raw_os_error(errno as i32);
-            Err(io::Error::new(why.kind(), format!("it refuses: {} ({why})", welcome.text)))
-        }
+        _ => Err(refused(&welcome)),
     }
+}
+
+fn refused(welcome: &Welcome) -> io::Error {
+    let why = io::Error::from_raw_os_error(welcome.refusal as i32);
+    io::Error::new(why.kind(), format!("it refuses: {} ({why})", welcome.text))
 }
 
 fn furnish(welcome: Welcome, mut fds: VecDeque<OwnedFd>, socket: OwnedFd) -> io::Result<Client> {
     let hooks: Vec<(usize, String)> = welcome.text.lines().filter_map(hook_line).collect();
-    if fds.len() != 3 + hooks.len() {
-        return Err(strange());
+    if hooks.is_empty() || fds.len() <= 3 {
+        return Err(strange()); // without links nothing would keep the programs attached
     }
     let mut next = || fds.pop_front().ok_or_else(strange);
     let maps = SlotFds {

@@ -74,7 +74,8 @@ impl Challenge {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut r = Reader(bytes);
         r.magic()?;
-        Some(Self { number: r.u64()? })
+        let challenge = Self { number: r.u64()? };
+        r.0.is_empty().then_some(challenge) // a refusal is longer
     }
 }
 

@@ -29,6 +29,7 @@ pub(crate) struct Status {
     pub(crate) answer: AtomicU64,
     pub(crate) vma_start: AtomicU64,
     pub(crate) vma_end: AtomicU64,
+    pub(crate) break_high: AtomicU64,
     pub(crate) seen: [AtomicU64; HOOKS],
 }
 
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_layout_is_the_programs() {
-        assert_eq!(size_of::<Status>(), 8 * (8 + HOOKS));
+        assert_eq!(size_of::<Status>(), 8 * (9 + HOOKS));
         assert_eq!(std::mem::offset_of!(Filter, chunks), 24);
         assert_eq!(size_of::<Filter>(), 24 + 2 * 4096);
         assert_eq!(size_of::<Record>(), 24);

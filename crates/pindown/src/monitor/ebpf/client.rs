@@ -9,6 +9,7 @@ use pindown_core::Drained;
 
 use super::engine::{Engine, SlotFds};
 use super::hooks::Variant;
+use crate::sys::bpf;
 use crate::sys::bpf_pages::{Filter, Record, Shared, Status};
 use crate::sys::bpf_ring::BpfRing;
 use crate::sys::fork::PrivateFd;
@@ -63,6 +64,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(fds: SlotFds, service: Service, sponsor: Sponsor) -> io::Result<Self> {
+        bpf::show_break();
         Ok(Self {
             slot: fds.slot,
             status: Shared::new(fds.status.as_fd())?,
