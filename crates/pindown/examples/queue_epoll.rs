@@ -28,7 +28,7 @@ pub(crate) fn main() -> Result<(), Error> {
         epoll
     };
 
-    let buffers: Vec<_> = (0..16u8).map(|n| vec![n; 1 << 20]).collect();
+    let buffers: Vec<_> = (0..16u8).map(|n| vec![n; 64 << 10]).collect();
     let mut ready = 0;
     for (n, buffer) in buffers.iter().enumerate() {
         // SAFETY: the device would only read, and the buffers outlive their registrations.
