@@ -164,11 +164,16 @@ impl<W: Wire> Lane<W> {
             // Bytes for the buffer to receive, unlike those that are in it.
             self.wire.ready(span.len_bytes(), self.seed + 1).map_err(|e| e.to_string())?;
         }
+        let preemptions = sys::preemptions();
         let start = Instant::now();
         let agreed = self.registered_transfer(stage, due, span, out)?;
         let time = start.elapsed() - self.wire.take_off_clock();
+        let preempted = sys::preemptions() != preemptions;
         let agrees = agreed.unwrap_or_else(|| self.wire.agrees(span));
         figures.transfer(time, span.len_bytes(), agrees);
+        if preempted {
+            figures.was_preempted(time, span.len_bytes());
+        }
         Ok(())
     }
 

@@ -106,7 +106,7 @@ fn explain(out: &mut String, report: &Report, palette: Palette) {
 }
 
 fn worth(report: &Report) -> String {
-    let clock = "GB/s counts registering, moving and letting go; filling and comparing are off the clock";
+    let clock = "GB/s counts registering, moving and letting go; filling, comparing and preempted transfers are off the clock";
     let ratios = |mode, churn| {
         let runs = report.runs.iter().filter(|r| r.mode == Mode::Cached && r.churn == churn);
         let ratios: Vec<_> = runs
