@@ -151,6 +151,17 @@ const TWO_HOSTS: &[Row] = &[
          ip netns exec host0 ib_write_bw -d rxe0 -x 1 -s 65536 -n 100 host1",
         &[],
     ),
+    row(
+        "verbs-exposure",
+        "PINDOWN_VERBS_DEVICE=rxe0 PINDOWN_VERBS_PEER=rxe1 verbs_exposure",
+        &["pindown:verbs_exposure"],
+    ),
+    row(
+        "perf",
+        "ip netns exec host1 pindown perf --provider verbs --device rxe1 --listen & sleep 1
+         ip netns exec host0 pindown perf --provider verbs --device rxe0 --connect host1 --size 64K --churn remap --ops 32",
+        &[],
+    ),
 ];
 
 /// Existing engines over soft-RoCE, their data checked.
