@@ -52,7 +52,7 @@ impl MonitorName {
             Self::Manual => Ok(MonitorChoice::Manual),
             Self::None => Ok(MonitorChoice::None),
             #[cfg(feature = "ebpf")]
-            Self::Ebpf => Ok(MonitorChoice::Ebpf),
+            Self::Ebpf => ebpf(),
             #[cfg(not(feature = "ebpf"))]
             Self::Ebpf => Err(CliError::machine(
                 "this build has no eBPF monitor",
@@ -64,6 +64,20 @@ impl MonitorName {
             )),
         }
     }
+}
+
+/// Names the socket of a helper that a parent process runs for its children.
+pub(crate) const HELPER_VARIABLE: &str = "PINDOWN_CELL_HELPER";
+
+#[cfg(feature = "ebpf")]
+fn ebpf() -> Result<MonitorChoice, CliError> {
+    use pindown::monitor::ebpf::{EbpfMonitor, EbpfOptions, Loader};
+    let Some(socket) = std::env::var_os(HELPER_VARIABLE) else { return Ok(MonitorChoice::Ebpf) };
+    let mut options = EbpfOptions::default();
+    options.loader = Loader::Helper(socket.into());
+    let monitor = EbpfMonitor::open(&options)
+        .map_err(|error| CliError::machine(chain(&error), "see `pindown doctor`"))?;
+    Ok(MonitorChoice::Custom(std::sync::Arc::new(monitor)))
 }
 
 /// A cache over `ring`.

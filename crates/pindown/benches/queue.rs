@@ -35,7 +35,12 @@ fn at(page: usize) -> *const u8 {
 fn overlap() {
     let mut config = SimConfig::default();
     config.register_latency = Duration::from_millis(1);
-    let cache = Builder::new(Sim::with(config)).monitor(MonitorChoice::Manual).widen(false).build().unwrap();
+    let cache = Builder::new(Sim::with(config))
+        .monitor(MonitorChoice::Manual)
+        .sweep(false)
+        .widen(false)
+        .build()
+        .unwrap();
     let queue = Queue::new(&cache).unwrap();
     let (mut serial, mut queued) = (Vec::new(), Vec::new());
     for round in 0..5 {

@@ -28,7 +28,7 @@ pub(crate) fn main() -> Result<(), Error> {
         epoll
     };
 
-    let buffers: Vec<_> = (0..16u8).map(|n| vec![n; 1 << 20]).collect();
+    let buffers: Vec<_> = (0..16u8).map(|n| vec![n; 64 << 10]).collect();
     let mut ready = 0;
     for (n, buffer) in buffers.iter().enumerate() {
         // SAFETY: the device would only read, and the buffers outlive their registrations.
@@ -38,9 +38,8 @@ pub(crate) fn main() -> Result<(), Error> {
         }
     }
     while ready < buffers.len() {
-        // SAFETY: as above. Other descriptors of the loop would be in the same set.
         let mut event = libc::epoll_event { events: 0, u64: 0 };
-        // SAFETY: room for one event, which the kernel fills.
+        // SAFETY: as above. Other descriptors of the loop would be in the same set.
         check(unsafe { libc::epoll_wait(epoll, &mut event, 1, 10_000) })?;
         while let Some(completion) = queue.poll() {
             let Done::Registered(registration) = completion.result? else { continue };

@@ -151,7 +151,8 @@ impl<P: Provider> Builder<P> {
         crate::trace::start_if_asked();
         let caps = self.provider.caps();
         let mut config = self.config;
-        if config.max_bytes.is_none() {
+        // On-demand regions pin nothing, so RLIMIT_MEMLOCK does not bound them.
+        if config.max_bytes.is_none() && !caps.coherent {
             config.max_bytes = crate::budget::default_max_bytes(caps.max_bytes);
         }
         let owned = matches!(self.provider.affinity(), Affinity::OwnerThread(_));

@@ -36,6 +36,8 @@ fn random(state: &mut u64) -> u64 {
 struct Outcome {
     acquired: u64,
     refused: u64,
+    /// Refusals by the cache itself.
+    over_budget: u64,
     most_pinned_bytes: u64,
 }
 
@@ -71,7 +73,10 @@ fn soak(ops: u64, max_bytes: Option<u64>) -> Option<Outcome> {
                 outcome.acquired += 1;
                 held.push(registration);
             }
-            Err(AcquireError::Budget { .. } | AcquireError::Register(_)) => outcome.refused += 1,
+            Err(error @ (AcquireError::Budget { .. } | AcquireError::Register(_))) => {
+                outcome.refused += 1;
+                outcome.over_budget += u64::from(matches!(error, AcquireError::Budget { .. }));
+            }
             Err(other) => panic!("not an answer to a limit: {other:?}"),
         }
         if held.len() > 3 || outcome.refused > 0 && op % 7 == 0 {
@@ -93,7 +98,8 @@ fn pinned_memory_never_exceeds_the_budget() {
     println!("{outcome:?}");
     assert!(outcome.most_pinned_bytes > BUDGET_BYTES / 2, "it was measured: {outcome:?}");
     assert!(outcome.most_pinned_bytes <= BUDGET_BYTES, "{outcome:?}");
-    assert_eq!(outcome.refused, 0, "four small holds never fill it: {outcome:?}");
+    // The kernel may refuse: RLIMIT_MEMLOCK is the user's, and other processes of the user eat it too.
+    assert_eq!(outcome.over_budget, 0, "four small holds never fill it: {outcome:?}");
 }
 
 /// Run by the test below, in a process of its own.

@@ -117,7 +117,12 @@ fn requests_are_split_by_the_longest_registration_and_bounded() {
     // SAFETY: as above.
     assert_eq!(unsafe { memory.keys(addr, covered_bytes) }.unwrap().count(), 3);
     // Again: from what is registered.
-    let before = sim.books().registered;
+    let (before, stats) = (sim.books().registered, cache.stats());
+    assert_eq!(
+        (stats.misses, stats.uncached),
+        (stats.registrations + stats.register_failures, 0),
+        "counted once"
+    );
     // SAFETY: as above.
     drop(unsafe { memory.keys(addr, 10 * PAGE_SIZE) }.unwrap());
     assert_eq!(sim.books().registered, before);

@@ -23,8 +23,12 @@ fn a_child_is_told_and_its_parent_undisturbed() {
     in_own_process("a_child_is_told_and_its_parent_undisturbed", || {
         let mut config = SimConfig::default();
         config.register_latency = Duration::from_millis(20);
-        let cache =
-            Builder::new(Sim::with(config)).monitor(MonitorChoice::Manual).widen(false).build().unwrap();
+        let cache = Builder::new(Sim::with(config))
+            .monitor(MonitorChoice::Manual)
+            .sweep(false)
+            .widen(false)
+            .build()
+            .unwrap();
         let queue = Queue::<Sim>::builder().threads(2).build(&cache).unwrap();
         for page in 0..20 {
             assert!(matches!(submit(&queue, page), Ok(Submitted::Pending(_))));

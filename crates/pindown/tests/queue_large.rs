@@ -12,7 +12,7 @@ const BASE: usize = 0x2000_0000;
 const PIECE: usize = 16 * PAGE_SIZE;
 
 fn cache(sim: &Sim) -> Cache<Sim> {
-    Builder::new(sim.clone()).monitor(MonitorChoice::Manual).build().unwrap()
+    Builder::new(sim.clone()).monitor(MonitorChoice::Manual).sweep(false).build().unwrap()
 }
 
 fn at(offset: usize) -> *const u8 {

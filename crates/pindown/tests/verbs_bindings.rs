@@ -11,7 +11,7 @@ fn bindings_are_those_of_the_header() {
         return;
     }
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sys/verbs");
-    let generator = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verbs-bindings");
+    let generator = std::env::temp_dir().join(format!("pindown-verbs-bindings-{}", std::process::id()));
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let built = Command::new(&compiler)
         .args(["-Wall", "-Werror", "-o"])
@@ -23,6 +23,7 @@ fn bindings_are_those_of_the_header() {
         Ok(status) => assert!(status.success(), "bindings.c does not compile"),
     }
     let printed = Command::new(&generator).output().expect("runs");
+    let _ = std::fs::remove_file(&generator);
     assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
     let committed = std::fs::read(dir.join("bindings.rs")).expect("bindings.rs");
     assert!(

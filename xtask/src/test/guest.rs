@@ -80,7 +80,9 @@ fn verdict(code: i32) -> Verdict {
 /// `xtask vm` with the rows as its script. As a process, so that a boot ends as it does for a person.
 fn vm(step: &GuestStep) -> Result<Command> {
     // Not by its path: a build of a step before may have replaced the file.
-    let mut c = Command::new("/proc/self/exe");
+    let this = format!("/proc/{}/exe", std::process::id());
+    let mut c = Command::new("setpriv");
+    c.args(["--pdeathsig", "TERM", &this]);
     c.args(["vm", "--kernel", step.kernel.name(), "--guest", step.guest.name()]);
     c.args(["--timeout", &step.timeout_s.to_string()]);
     let mut carried: Vec<_> = step.rows.iter().flat_map(|r| r.carry).collect();

@@ -16,7 +16,13 @@ pub(crate) const CANNOT: i32 = 3;
 pub(crate) fn run(step: &Step, no_vm: bool) -> Verdict {
     let verdict = match &step.run {
         Run::Cargo(args) => status(cargo::command(args)),
-        Run::Loom(args) => loom(args),
+        Run::Loom(args) => with_cfg("loom", args),
+        Run::Shuttle(args) => with_cfg("shuttle", args),
+        Run::Long(args) => {
+            let mut c = cargo::command(args);
+            c.env("PINDOWN_LONG", "1");
+            status(c)
+        }
         Run::Boots(_) if no_vm => Ok(Verdict::Skipped("--no-vm".into())),
         Run::Boots(args) => match Lab::prepare(Kernel::Backports, Guest::Base, false) {
             Ok(_) => status(cargo::command(args)),
@@ -41,9 +47,10 @@ fn status(mut command: Command) -> Result<Verdict> {
     })
 }
 
-fn loom(args: &[&str]) -> Result<Verdict> {
+/// In a target directory of its own.
+fn with_cfg(cfg: &str, args: &[&str]) -> Result<Verdict> {
     let mut c = cargo::command(args);
-    c.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", workspace::target().join("loom"));
+    c.env("RUSTFLAGS", format!("--cfg {cfg}")).env("CARGO_TARGET_DIR", workspace::target().join(cfg));
     status(c)
 }
 

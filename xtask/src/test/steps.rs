@@ -24,6 +24,10 @@ pub(crate) enum Run {
     Cargo(&'static [&'static str]),
     /// `cargo ARGS` with `--cfg loom`, in a target directory of its own.
     Loom(&'static [&'static str]),
+    /// The same with `--cfg shuttle`.
+    Shuttle(&'static [&'static str]),
+    /// `cargo ARGS` with PINDOWN_LONG set: tests take their full length.
+    Long(&'static [&'static str]),
     /// `cargo ARGS`, whose tests boot guests.
     Boots(&'static [&'static str]),
     /// The test binaries that `cargo ARGS --no-run` builds, run by a plain user.
@@ -36,12 +40,26 @@ const fn always(name: &'static str, run: Run) -> Step {
     Step { name, full: false, run }
 }
 
+const HIT_INSTRUCTIONS: &[&str] =
+    &["test", "-p", "pindown", "--test", "hit_instructions", "--", "--ignored", "--nocapture"];
+
 pub(crate) const STEPS: &[Step] = &[
     always("workspace", Run::Cargo(&["test", "--workspace", "--all-features"])),
     always("workspace-plain-user", Run::TestsAsPlainUser(&["test", "--workspace", "--all-features"])),
     always("loom", Run::Loom(&["test", "-p", "pindown-core", "--release", "--lib", "loom_models"])),
-    always("coherence-root", Run::Pindown(User::Root, &["coherence"])),
-    always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence"])),
+    always("shuttle", Run::Shuttle(&["test", "-p", "pindown", "--lib", "queue::model"])),
+    Step { name: "hit-instructions", full: true, run: Run::Cargo(HIT_INSTRUCTIONS) },
+    Step { name: "queue-million", full: true, run: Run::Long(&["test", "-p", "pindown", "--test", "queue"]) },
+    always("coherence-root", Run::Pindown(User::Root, &["coherence", "--monitor", "uffd"])),
+    always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence", "--monitor", "uffd"])),
+    // Each cell loads the programs anew: the whole matrix takes a quarter of an hour.
+    always(
+        "coherence-ebpf",
+        Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf", "--mapping", "anon-private"]),
+    ),
+    Step { name: "coherence-all-monitors", full: true, run: Run::Pindown(User::Root, &["coherence"]) },
+    always("soak-root", Run::Pindown(User::Root, &["soak", "--seconds", "10"])),
+    always("soak-plain-user", Run::Pindown(User::Plain, &["soak", "--seconds", "10"])),
     always("lab", Run::Boots(&["test", "-p", "xtask", "--test", "vm", "--", "--ignored"])),
 ];
 
@@ -83,9 +101,25 @@ const BASE: &[Row] = &[
         "ibv_rc_pingpong -d rxe0 -g 1 -c & sleep 1; ibv_rc_pingpong -d rxe0 -g 1 -c localhost",
         &[],
     ),
-    row("io-uring", "io_uring_provider", &["pindown:io_uring_provider"]),
-    row("verbs-device", "verbs_device", &["pindown:verbs_device"]),
+    // Linux 7.3 counts pinned pages (VmPin) without CAP_IPC_LOCK alone: the skipped test is the plain user's.
+    row(
+        "io-uring",
+        "io_uring_provider --skip long_ranges_are_like_short_ones",
+        &["pindown:io_uring_provider"],
+    ),
+    row(
+        "io-uring-plain-user",
+        "setpriv --reuid 65534 --regid 65534 --clear-groups io_uring_provider long_ranges",
+        &["pindown:io_uring_provider"],
+    ),
+    row(
+        "queue",
+        "queue && queue_prefetch && queue_fork && everything",
+        &["pindown:queue", "pindown:queue_prefetch", "pindown:queue_fork", "pindown:everything"],
+    ),
+    row("verbs-device", "verbs_device --test-threads 1", &["pindown:verbs_device"]),
     row("verbs-exposure", "verbs_exposure", &["pindown:verbs_exposure"]),
+    row("verbs-queue", "verbs_queue", &["pindown:verbs_queue"]),
     row("coherence-uffd", "pindown coherence --monitor uffd --mapping anon-private", &[]),
     row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
     row("coherence-odp", "pindown coherence --provider verbs --monitor odp --mapping anon-private", &[]),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use super::cell::{CellReport, Outcome};
+use super::cell_helper::CellHelper;
 use super::event::{Event, events};
 use super::mapping::{MAPPINGS, Mapping};
 use crate::sys;
@@ -39,47 +40,58 @@ pub(crate) fn jobs(wanted: impl Fn(&Mapping, &Event) -> bool) -> Vec<Job> {
         .collect()
 }
 
-/// Runs all jobs, as many at a time as there are CPUs; `done` is called after each.
-pub(crate) fn run_all(jobs: &[Job], provider: &[String], monitors: &[String], done: impl Fn() + Sync) {
-    let next = AtomicUsize::new(0);
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    run_job(job, provider, monitors);
-                    done();
-                }
-            });
-        }
-    });
+/// What all cells of a run have in common.
+pub(crate) struct Harness<'a> {
+    /// The provider and its device, as a cell's arguments.
+    pub(crate) provider: &'a [String],
+    pub(crate) monitors: &'a [String],
+    pub(crate) helper: Option<CellHelper>,
 }
 
-fn run_job(job: &Job, provider: &[String], monitors: &[String]) {
-    let raw = run_cell(job, provider, RAW);
-    let reports = monitors.iter().map(|monitor| run_cell(job, provider, monitor)).collect();
-    let _ = job.raw.set(raw);
-    let _ = job.monitored.set(reports);
-}
-
-fn run_cell(job: &Job, provider: &[String], subject: &str) -> CellReport {
-    let what = ["__cell", job.mapping.name, job.event.name, subject].map(str::to_owned);
-    match spawn(&[&what[..], provider].concat()) {
-        Ok(child) => finish(child),
-        Err(error) => CellReport::new(Outcome::Error, format!("the cell did not start: {error}")),
+impl Harness<'_> {
+    /// Runs all jobs, as many at a time as there are CPUs; `done` is called after each.
+    pub(crate) fn run_all(&self, jobs: &[Job], done: impl Fn() + Sync) {
+        let next = AtomicUsize::new(0);
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        self.run_job(job);
+                        done();
+                    }
+                });
+            }
+        });
     }
-}
 
-/// One at a time: a child must not inherit another's half-made pipes.
-fn spawn(args: &[String]) -> std::io::Result<Child> {
-    static SPAWNING: Mutex<()> = Mutex::new(());
-    let _one = SPAWNING.lock();
-    Command::new("/proc/self/exe")
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
+    fn run_job(&self, job: &Job) {
+        let raw = self.run_cell(job, RAW);
+        let reports = self.monitors.iter().map(|monitor| self.run_cell(job, monitor)).collect();
+        let _ = job.raw.set(raw);
+        let _ = job.monitored.set(reports);
+    }
+
+    fn run_cell(&self, job: &Job, subject: &str) -> CellReport {
+        match self.spawn(job, subject) {
+            Ok(child) => finish(child),
+            Err(error) => CellReport::new(Outcome::Error, format!("the cell did not start: {error}")),
+        }
+    }
+
+    /// One at a time: a child must not inherit another's half-made pipes.
+    fn spawn(&self, job: &Job, subject: &str) -> std::io::Result<Child> {
+        static SPAWNING: Mutex<()> = Mutex::new(());
+        let _one = SPAWNING.lock();
+        Command::new("/proc/self/exe")
+            .args(["__cell", job.mapping.name, job.event.name, subject])
+            .args(self.provider)
+            .envs(self.helper.as_ref().map(CellHelper::variable))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+    }
 }
 
 /// The cell's report; a cell that says nothing in time is ended.

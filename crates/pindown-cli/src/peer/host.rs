@@ -134,7 +134,8 @@ impl Host {
                 let region = self.register(span)?;
                 (self.cache.provider().key(&region), Held::Own(region))
             }
-            Mode::Cached => {
+            // The modes between two hosts are others than the last two.
+            Mode::Cached | Mode::Async | Mode::Everything => {
                 // SAFETY: no Rust reference points into a span (its invariant).
                 let held = unsafe { self.cache.acquire(span.ptr(), span.len_bytes(), RIGHTS) };
                 let held = held.map_err(|e| chain(&e))?;

@@ -135,7 +135,12 @@ fn script(args: &Args, budget_bytes: u64) -> Result<Script, CliError> {
         Until::Elapsed(_) => TRANSFERS,
     };
     let mut modes = plan.modes;
-    modes.retain(|mode| *mode != Mode::Copy);
+    modes.retain(|mode| !matches!(mode, Mode::Copy | Mode::Async | Mode::Everything));
+    if modes.is_empty() {
+        return Err(CliError::Usage(
+            "between two hosts there are modes cached, per-op and preregistered".into(),
+        ));
+    }
     let ops = if args.transfers.is_empty() { Op::ALL.to_vec() } else { args.transfers.clone() };
     Ok(Script { version: env!("CARGO_PKG_VERSION").into(), groups: plan.groups, modes, ops, transfers })
 }

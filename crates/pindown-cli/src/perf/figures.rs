@@ -13,6 +13,8 @@ pub(crate) struct Figures {
     /// The sum of those.
     pub(crate) busy: Duration,
     pub(crate) bytes: u64,
+    /// Transfers that are not in the rate.
+    pub(crate) preempted: u64,
     /// Sum over threads of each one's bytes by its busy seconds.
     pub(crate) bytes_per_s: f64,
     /// Transfers whose bytes were not what the CPU sees.
@@ -36,6 +38,7 @@ impl Figures {
             times: Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds"),
             busy: Duration::ZERO,
             bytes: 0,
+            preempted: 0,
             bytes_per_s: 0.0,
             stale: 0,
             errors: 0,
@@ -59,6 +62,14 @@ impl Figures {
         self.busy += time;
         self.bytes += bytes as u64;
         self.stale += u64::from(!right);
+    }
+
+    /// The last transfer was interrupted: the kernel gave the CPU to another thread. It is left out
+    /// of the rate, which is to say what registration and copying cost, not how busy the machine is.
+    pub(crate) fn was_preempted(&mut self, time: Duration, bytes: usize) {
+        self.busy -= time;
+        self.bytes -= bytes as u64;
+        self.preempted += 1;
     }
 
     pub(crate) fn error(&mut self, error: String) {
@@ -93,6 +104,7 @@ impl Figures {
         let _ = self.times.add(&other.times);
         self.busy += other.busy;
         self.bytes += other.bytes;
+        self.preempted += other.preempted;
         self.bytes_per_s += other.bytes_per_s;
         self.stale += other.stale;
         self.errors += other.errors;

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use pindown::{Access, Cache, PageRange, Provider};
+use pindown::segments::Segments;
+use pindown::{Access, Cache, PageRange, Provider, Registration};
 
 use super::Mode;
+use super::ahead::{Due, Through};
 use super::figures::Figures;
 use super::plan::{Group, Until};
 use super::pool::Pool;
@@ -25,6 +27,7 @@ pub(crate) struct Lane<W: Wire> {
     told: bool,
     /// Makes every transfer's bytes different from all others'.
     seed: u64,
+    prefetch: bool,
 }
 
 /// One mode's buffers in one group, and what it has registered of them itself.
@@ -33,6 +36,9 @@ pub(crate) struct Stage<W: Wire> {
     pool: Pool,
     registered: HashMap<usize, Mr<W>>,
     bounce: Option<(Span, Mr<W>)>,
+    through: Through<W::Provider>,
+    /// Begun while the transfer before it moved.
+    ahead: Option<Due<W::Provider>>,
 }
 
 impl<W: Wire> Lane<W> {
@@ -42,7 +48,12 @@ impl<W: Wire> Lane<W> {
         lane_bytes: usize,
     ) -> std::result::Result<Self, CliError> {
         let (wire, cache) = W::open(monitor, device, lane_bytes)?;
-        Ok(Self { wire, cache, told: monitor == MonitorName::Manual, seed: 0 })
+        Ok(Self { wire, cache, told: monitor == MonitorName::Manual, seed: 0, prefetch: false })
+    }
+
+    /// Whether changed buffers are readied before they are used.
+    pub(crate) fn set_prefetch(&mut self, prefetch: bool) {
+        self.prefetch = prefetch;
     }
 
     pub(crate) fn max_bytes(&self) -> u64 {
@@ -74,7 +85,8 @@ impl<W: Wire> Lane<W> {
     /// Buffers for a mode, registered where the mode does so beforehand.
     pub(crate) fn prepare(&self, group: &Group, mode: Mode) -> Result<Stage<W>> {
         let pool = Pool::new(group).map_err(|e| e.to_string())?;
-        let mut stage = Stage { mode, pool, registered: HashMap::new(), bounce: None };
+        let through = Through::new(mode, &self.cache)?;
+        let mut stage = Stage { mode, pool, registered: HashMap::new(), bounce: None, through, ahead: None };
         if mode == Mode::Preregistered {
             for span in stage.pool.spans() {
                 stage.registered.insert(span.base(), self.register(span)?);
@@ -118,20 +130,33 @@ impl<W: Wire> Lane<W> {
                 }
             }
         }
-        match stage.mode {
-            Mode::Cached => figures.cache(&before, &self.cache.stats()),
-            _ => figures.registered(stage.registered_bytes()),
+        match stage.mode.is_coherent() {
+            true => figures.cache(&before, &self.cache.stats()),
+            false => figures.registered(stage.registered_bytes()),
         }
     }
 
-    /// Changes the next buffer if it is due, writes new bytes, moves them, and compares.
-    fn transfer(&mut self, stage: &mut Stage<W>, figures: &mut Figures) -> Result<()> {
+    /// Changes the next buffer if it is its turn, and in mode async begins to register it.
+    fn begin(&self, stage: &mut Stage<W>, figures: &mut Figures) -> Result<Due<W::Provider>> {
         let (index, churns) = stage.pool.next();
         if churns {
             figures.churns += 1;
             self.churn(stage, index)?;
         }
         let span = stage.pool.span(index).map_err(|e| e.to_string())?;
+        stage.through.begin(index, churns && self.prefetch, &self.cache, span)
+    }
+
+    /// Writes new bytes into the next buffer, moves them, and compares.
+    fn transfer(&mut self, stage: &mut Stage<W>, figures: &mut Figures) -> Result<()> {
+        let due = match stage.ahead.take() {
+            Some(due) => due,
+            None => self.begin(stage, figures)?,
+        };
+        if stage.mode == Mode::Async && stage.pool.count() > 1 {
+            stage.ahead = Some(self.begin(stage, figures)?);
+        }
+        let span = stage.pool.span(due.index()).map_err(|e| e.to_string())?;
         self.seed += 2;
         span.fill(self.seed);
         let out = self.seed.is_multiple_of(4);
@@ -139,10 +164,16 @@ impl<W: Wire> Lane<W> {
             // Bytes for the buffer to receive, unlike those that are in it.
             self.wire.ready(span.len_bytes(), self.seed + 1).map_err(|e| e.to_string())?;
         }
+        let preemptions = sys::preemptions();
         let start = Instant::now();
-        self.registered_transfer(stage, span, out)?;
+        let agreed = self.registered_transfer(stage, due, span, out)?;
         let time = start.elapsed() - self.wire.take_off_clock();
-        figures.transfer(time, span.len_bytes(), self.wire.agrees(span));
+        let preempted = sys::preemptions() != preemptions;
+        let agrees = agreed.unwrap_or_else(|| self.wire.agrees(span));
+        figures.transfer(time, span.len_bytes(), agrees);
+        if preempted {
+            figures.was_preempted(time, span.len_bytes());
+        }
         Ok(())
     }
 
@@ -154,7 +185,7 @@ impl<W: Wire> Lane<W> {
             self.deregister(mr)?;
         }
         stage.pool.churn(index).map_err(|e| e.to_string())?;
-        if self.told && stage.mode == Mode::Cached {
+        if self.told && stage.mode.is_coherent() {
             let range = PageRange::covering(before.base(), before.len_bytes()).map_err(|e| chain(&e))?;
             self.cache.invalidate(range);
         }
@@ -165,14 +196,30 @@ impl<W: Wire> Lane<W> {
         Ok(())
     }
 
-    /// What is timed: get it registered, move it, let go.
-    fn registered_transfer(&mut self, stage: &Stage<W>, span: Span, out: bool) -> Result<()> {
-        match stage.mode {
+    /// What is timed: get it registered, move it, let go. Says whether the bytes agree, where that had to be
+    /// looked at in parts.
+    fn registered_transfer(
+        &mut self,
+        stage: &mut Stage<W>,
+        due: Due<W::Provider>,
+        span: Span,
+        out: bool,
+    ) -> Result<Option<bool>> {
+        let moved = match stage.mode {
             Mode::Cached => {
-                // SAFETY: no Rust reference points into a span (its invariant).
-                let held = unsafe { self.cache.acquire(span.ptr(), span.len_bytes(), Access::READ_WRITE) };
-                let held = held.map_err(|e| chain(&e))?;
+                let held = acquire(&self.cache, span)?;
                 self.move_bytes(held.key(), span, out)
+            }
+            Mode::Async => {
+                let held = stage.through.finish(due, &self.cache, span)?;
+                self.move_bytes(held.key(), span, out)
+            }
+            Mode::Everything => {
+                let segments = stage.through.keys(span)?;
+                return match segments.as_slice() {
+                    [all] => self.move_bytes(all.key(), span, out).map(|()| None),
+                    _ => self.move_parts(&segments, span, out).map(Some),
+                };
             }
             Mode::PerOp => {
                 let mr = self.register(span)?;
@@ -187,7 +234,23 @@ impl<W: Wire> Lane<W> {
                 let (bounce, mr) = stage.bounce.as_ref().ok_or("no registered buffer to copy through")?;
                 self.move_copied(self.cache.provider().key(mr), *bounce, span, out)
             }
+        };
+        moved.map(|()| None)
+    }
+
+    /// Memory that several registrations cover: one transfer a segment, each compared by itself.
+    fn move_parts(&mut self, segments: &Segments<W::Provider>, span: Span, out: bool) -> Result<bool> {
+        let mut agree = true;
+        self.wire.clear().map_err(|e| e.to_string())?; // what was readied was for one transfer
+        for segment in segments {
+            let part = span.part(segment.addr().addr() - span.base(), segment.len_bytes());
+            if !out {
+                self.wire.ready(part.len_bytes(), self.seed + 1).map_err(|e| e.to_string())?;
+            }
+            self.move_bytes(segment.key(), part, out)?;
+            agree &= self.wire.agrees(part);
         }
+        Ok(agree)
     }
 
     fn move_copied(&mut self, key: Key<W>, bounce: Span, span: Span, out: bool) -> Result<()> {
@@ -208,6 +271,13 @@ impl<W: Wire> Lane<W> {
         };
         moved.map_err(|error| format!("the transfer failed: {error}"))
     }
+}
+
+/// From the cache, registering if need be.
+pub(super) fn acquire<P: Provider>(cache: &Cache<P>, span: Span) -> Result<Registration<P>> {
+    // SAFETY: no Rust reference points into a span (its invariant).
+    let held = unsafe { cache.acquire(span.ptr(), span.len_bytes(), Access::READ_WRITE) };
+    held.map_err(|e| chain(&e))
 }
 
 /// Errors after which a line is given up.

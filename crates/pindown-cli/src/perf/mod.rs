@@ -1,5 +1,6 @@
 //! `pindown perf`: real data through registered buffers, every byte compared.
 
+mod ahead;
 mod figures;
 mod lane;
 mod plan;
@@ -35,7 +36,7 @@ pub(crate) struct Args {
     /// Who sees the address space change; "none" shows what goes wrong without.
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) monitor: MonitorName,
-    /// How buffers get registered (repeatable; all by default).
+    /// How buffers get registered (repeatable; all but async and everything by default).
     #[arg(long = "mode", value_enum)]
     modes: Vec<Mode>,
     /// Bytes a transfer, e.g. 64K or 1M (repeatable; 4K, 64K and 1M by default).
@@ -44,6 +45,10 @@ pub(crate) struct Args {
     /// What the program does to its memory meanwhile (repeatable; none and remap by default).
     #[arg(long = "churn", value_enum)]
     churns: Vec<Churn>,
+    /// Ready the pages of a changed buffer before it is used (and have a device that faults by itself do
+    /// so), off the clock; in modes cached, async and everything.
+    #[arg(long)]
+    prefetch: bool,
     /// Threads, each with a ring, a cache and buffers of its own.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
@@ -90,13 +95,24 @@ pub(crate) enum Mode {
     Preregistered,
     /// Never: the bytes are copied through one registered buffer.
     Copy,
+    /// pindown's queue is asked for each transfer while the one before it moves.
+    Async,
+    /// pindown is asked for the keys of whatever the transfer moves ("register everything").
+    Everything,
 }
 
 impl Mode {
     const ALL: [Self; 4] = [Self::Preregistered, Self::Cached, Self::PerOp, Self::Copy];
 
+    /// Whether pindown keeps the registrations coherent in it.
+    pub(crate) fn is_coherent(self) -> bool {
+        matches!(self, Self::Cached | Self::Async | Self::Everything)
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Async => "async",
+            Self::Everything => "everything",
             Self::Cached => "cached",
             Self::PerOp => "per-op",
             Self::Preregistered => "preregistered",
@@ -150,6 +166,7 @@ pub(crate) fn run(args: &Args) -> Result<Verdict, CliError> {
 fn run_on<W: wire::Wire>(args: &Args) -> Result<Verdict, CliError> {
     let longest = plan::longest(&args.sizes);
     let mut lanes = session::lanes::<W>(args.monitor, &args.device, args.threads, longest)?;
+    lanes.iter_mut().for_each(|lane| lane.set_prefetch(args.prefetch));
     let plan = plan::Plan::new(args, lanes[0].max_bytes() / u64::from(args.threads))?;
     let runs = session::run(&plan, &mut lanes)?;
     let report = report::Report::new::<W>(lanes[0].monitor_name(), runs);

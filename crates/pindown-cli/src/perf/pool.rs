@@ -68,6 +68,10 @@ impl Pool {
         self.buffers.iter().filter_map(Buffer::span).collect()
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.buffers.len()
+    }
+
     /// The next buffer, and whether it changes before it is used.
     pub(crate) fn next(&mut self) -> (usize, bool) {
         self.uses += 1;

@@ -27,6 +27,8 @@ pub(crate) struct Run {
     pub(crate) registered_bytes_peak: u64,
     pub(crate) stale: u64,
     pub(crate) errors: u64,
+    /// Transfers during which another thread got the CPU: in all counts, not in `bytes_per_s`.
+    pub(crate) preempted: u64,
     /// How often a buffer's memory was changed under its registration.
     pub(crate) churns: u64,
     pub(crate) buffers: usize,
@@ -52,6 +54,7 @@ impl Run {
             registered_bytes_peak: figures.registered_bytes_peak,
             stale: figures.stale,
             errors: figures.errors,
+            preempted: figures.preempted,
             churns: figures.churns,
             buffers: group.buffers,
             first_error: figures.first_error.clone(),
@@ -75,7 +78,7 @@ impl Report {
 
     /// Whether mode cached moved a wrong byte, or anything failed.
     pub(crate) fn is_bad(&self) -> bool {
-        self.runs.iter().any(|run| run.errors > 0 || (run.mode == Mode::Cached && run.stale > 0))
+        self.runs.iter().any(|run| run.errors > 0 || (run.mode.is_coherent() && run.stale > 0))
     }
 
     /// The line of another mode beside `run`.

@@ -35,13 +35,13 @@ pub(crate) fn render(report: &Report, registers: &str, palette: Palette) -> Stri
 
 fn line(out: &mut String, report: &Report, run: &Run, palette: Palette) {
     let mode = format!("{:<13}", run.mode.name());
-    let mode = if run.mode == Mode::Cached { palette.bold(&mode) } else { mode };
-    let cache = match run.mode {
-        Mode::Cached => {
+    let mode = if run.mode.is_coherent() { palette.bold(&mode) } else { mode };
+    let cache = match run.mode.is_coherent() {
+        true => {
             let counts = [run.hits, run.misses, run.invalidations, run.uncached].map(count);
             format!("{:>7}  {:>7}  {:>8}  {:>8}", counts[0], counts[1], counts[2], counts[3])
         }
-        _ => " ".repeat(36),
+        false => " ".repeat(36),
     };
     let stale = match run.stale {
         0 => palette.paint(Colour::Green, &format!("{:>5}", 0)),
@@ -67,7 +67,7 @@ fn bar(report: &Report, run: &Run, palette: Palette) -> String {
     let eighths = (run.bytes_per_s / fastest * 80.0).round() as usize;
     let mut text = "█".repeat(eighths / 8);
     text.push_str(["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8]);
-    palette.paint(if run.mode == Mode::Cached { Colour::Green } else { Colour::Grey }, &format!("{text:<10}"))
+    palette.paint(if run.mode.is_coherent() { Colour::Green } else { Colour::Grey }, &format!("{text:<10}"))
 }
 
 fn errors(run: &Run, palette: Palette) -> String {
@@ -81,15 +81,20 @@ fn errors(run: &Run, palette: Palette) -> String {
 fn explain(out: &mut String, report: &Report, palette: Palette) {
     let ops: u64 = report.runs.iter().map(|run| run.ops).sum();
     let bytes: f64 = report.runs.iter().map(|run| run.ops as f64 * run.size_bytes as f64).sum();
-    let cached = || report.runs.iter().filter(|run| run.mode == Mode::Cached);
+    let cached = || report.runs.iter().filter(|run| run.mode.is_coherent());
     let (stale, churns) = (cached().map(|r| r.stale).sum::<u64>(), cached().map(|r| r.churns).sum::<u64>());
     let verdict = match (stale, cached().next().is_some()) {
-        (_, false) => "mode cached was not run".to_owned(),
+        (_, false) => "no mode with pindown's cache was run".to_owned(),
         (0, true) => palette.paint(
             Colour::Green,
-            &format!("cached moved no stale byte, though its memory was changed {} times", count(churns)),
+            &format!(
+                "pindown's cache moved no stale byte, though its memory was changed {} times",
+                count(churns)
+            ),
         ),
-        (n, true) => palette.paint(Colour::Red, &format!("{} transfers of mode cached were STALE", count(n))),
+        (n, true) => {
+            palette.paint(Colour::Red, &format!("{} transfers through pindown's cache were STALE", count(n)))
+        }
     };
     let _ = writeln!(
         out,
@@ -101,7 +106,7 @@ fn explain(out: &mut String, report: &Report, palette: Palette) {
 }
 
 fn worth(report: &Report) -> String {
-    let clock = "GB/s counts registering, moving and letting go; filling and comparing are off the clock";
+    let clock = "GB/s counts registering, moving and letting go; filling, comparing and preempted transfers are off the clock";
     let ratios = |mode, churn| {
         let runs = report.runs.iter().filter(|r| r.mode == Mode::Cached && r.churn == churn);
         let ratios: Vec<_> = runs

@@ -89,3 +89,13 @@ pub(crate) fn end_now() -> ! {
     // SAFETY: takes an integer and does not return.
     unsafe { libc::_exit(0) }
 }
+
+/// How often the kernel took the CPU from this thread (getrusage(2), `ru_nivcsw`).
+pub(crate) fn preemptions() -> i64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills the structure; where it fails, zeroes are valid too.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init().ru_nivcsw
+    }
+}

@@ -95,11 +95,35 @@ impl<P: Provider> Inner<P> {
         }
     }
 
+    #[cold]
+    pub(super) fn peek_slow(
+        self_: &Arc<Self>,
+        addr: usize,
+        len: usize,
+        access: Access,
+    ) -> Option<Registration<P>> {
+        match self_.recorder {
+            Some(recorder) => Self::lookup_recorded(self_, recorder, addr, len, access),
+            None => Self::find_exact(self_, addr, len, access, 0),
+        }
+    }
+
     pub(super) fn lookup_exact(
         self_: &Arc<Self>,
         addr: usize,
         len: usize,
         access: Access,
+    ) -> Option<Registration<P>> {
+        Self::find_exact(self_, addr, len, access, 1)
+    }
+
+    /// A miss counts as `misses`.
+    fn find_exact(
+        self_: &Arc<Self>,
+        addr: usize,
+        len: usize,
+        access: Access,
+        misses: u64,
     ) -> Option<Registration<P>> {
         let range = PageRange::covering(addr, len).ok()?;
         if self_.drained.is_forked() || !self_.is_settled() {
@@ -108,7 +132,10 @@ impl<P: Provider> Inner<P> {
         let state = self_.drained_state();
         let held = if state.closed { None } else { self_.find_held(state, range, access) };
         let counters = &self_.counters;
-        if held.is_some() { &counters.hits } else { &counters.misses }.add(1);
+        match held {
+            Some(_) => counters.hits.add(1),
+            None => counters.misses.add(misses),
+        };
         held.map(Registration::new)
     }
 

@@ -192,6 +192,16 @@ impl<P: Provider> Cache<P> {
         }
     }
 
+    /// As [`lookup`](Self::lookup), for who will [`acquire`](Self::acquire) what is not found: a miss is
+    /// left to that to count.
+    #[inline]
+    pub fn peek(&self, addr: *const u8, len: usize, access: Access) -> Option<Registration<P>> {
+        match self.0.hit(addr.addr(), len, access) {
+            Some(held) => Some(Registration::new(held)),
+            None => Inner::peek_slow(&self.0, addr.addr(), len, access),
+        }
+    }
+
     /// The registration that serves `len` bytes at `addr` with rights `access`; made if there is
     /// none. Registering blocks this thread and no other, except those that wait for the same range.
     ///

@@ -41,7 +41,8 @@ struct Entry {
     region: u32,
     /// Pages, capped: 16 TiB are large enough to compare.
     pages: u32,
-    cost_ns: u64,
+    /// One over the cost of registering it.
+    per_ns: f64,
     id: u64,
     born: u64,
     /// The interval that ended with its insertion, if its memory was known.
@@ -106,29 +107,35 @@ impl Adaptive {
         Candidate {
             age: uses.now().saturating_sub(word.stamp()),
             interval: word.interval().or(entry.interval.map(u64::from)),
-            size: if self.by_regions { 1.0 } else { f64::from(entry.pages) },
-            cost_ns: entry.cost_ns as f64,
+            size_per_ns: if self.by_regions { 1.0 } else { f64::from(entry.pages) } * entry.per_ns,
             is_new: self.born - entry.born < self.entries.len() as u64 / 64,
         }
     }
 
-    /// Scores the region at `at` unless it is held or was looked at.
+    /// Scores the region at `at`; keeps it if it is among the worst, not held and not kept already.
     fn consider(&mut self, at: usize, uses: &dyn Uses) {
-        let entry = self.entries[at];
-        if self.kept.iter().any(|(_, r)| *r == entry.region) || uses.held(entry.region) {
+        let entry = &self.entries[at];
+        let score = self.rule.score(&self.candidate(entry, uses));
+        let is_full = self.kept.len() > KEPT;
+        if is_full && score <= self.kept[0].0 {
             return;
         }
-        let score = self.rule.score(&self.candidate(&entry, uses));
-        let place = self.kept.partition_point(|(s, _)| *s < score);
-        self.kept.insert(place, (score, entry.region));
-        if self.kept.len() > KEPT + 1 {
+        let region = entry.region;
+        if uses.held(region) || self.kept.iter().any(|(_, r)| *r == region) {
+            return;
+        }
+        if is_full {
             self.kept.remove(0);
         }
+        let place = self.kept.partition_point(|(s, _)| *s < score);
+        self.kept.insert(place, (score, region));
     }
 
     fn worst_of_some(&mut self, uses: &dyn Uses) -> Option<u32> {
-        for (_, region) in std::mem::take(&mut self.kept) {
-            if let Some(&at) = self.places.get(region as usize).filter(|p| **p != ABSENT) {
+        let (mut again, count) = ([0; KEPT + 1], self.kept.len());
+        again.iter_mut().zip(self.kept.drain(..)).for_each(|(to, (_, region))| *to = region);
+        for region in &again[..count] {
+            if let Some(&at) = self.places.get(*region as usize).filter(|p| **p != ABSENT) {
                 self.consider(at as usize, uses);
             }
         }
@@ -155,7 +162,7 @@ impl EvictionPolicy for Adaptive {
         self.entries.push(Entry {
             region: new.region,
             pages: new.pages.min(u64::from(u32::MAX)) as u32,
-            cost_ns: new.cost_ns,
+            per_ns: 1.0 / new.cost_ns.max(1) as f64,
             id: new.id,
             born: self.born,
             interval: before.and_then(std::num::NonZeroU64::new),

@@ -7,10 +7,9 @@ pub(super) struct Candidate {
     pub(super) age: u64,
     /// Requests between the last two uses.
     pub(super) interval: Option<u64>,
-    /// What keeping it takes: pages, or 1 when registrations are what is short.
-    pub(super) size: f64,
-    /// What getting it back takes, in nanoseconds.
-    pub(super) cost_ns: f64,
+    /// What keeping it takes (pages, or 1 when registrations are what is short) for each nanosecond
+    /// that getting it back takes.
+    pub(super) size_per_ns: f64,
     /// It is among the newest sixty-fourth of what was inserted.
     pub(super) is_new: bool,
 }
@@ -32,6 +31,7 @@ pub(super) enum Rule {
 impl Rule {
     pub(super) const ALL: [Self; 4] = [Self::Lru, Self::Reuse, Self::ReuseStrict, Self::Periodic];
 
+    #[inline]
     pub(super) fn score(self, c: &Candidate) -> f64 {
         /// Above all waits that are known, below the protection's sign.
         const UNKNOWN: f64 = 1e15;
@@ -48,7 +48,7 @@ impl Rule {
             Some(interval) => age.max(interval as f64),
             None => UNKNOWN + age,
         };
-        wait * c.size / c.cost_ns.max(1.0)
+        wait * c.size_per_ns
     }
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     fn candidate(age: u64, interval: Option<u64>) -> Candidate {
-        Candidate { age, interval, size: 1.0, cost_ns: 1000.0, is_new: false }
+        Candidate { age, interval, size_per_ns: 1e-3, is_new: false }
     }
 
     #[test]
@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn large_and_cheap_goes_before_small_and_dear() {
-        let large = Candidate { size: 64.0, ..candidate(10, Some(100)) };
-        let dear = Candidate { cost_ns: 9e6, ..candidate(10, Some(100)) };
+        let large = Candidate { size_per_ns: 64e-3, ..candidate(10, Some(100)) };
+        let dear = Candidate { size_per_ns: 1.0 / 9e6, ..candidate(10, Some(100)) };
         assert!(Rule::Reuse.score(&large) > Rule::Reuse.score(&dear));
         assert_eq!(Rule::Lru.score(&large), Rule::Lru.score(&dear));
     }

@@ -202,8 +202,7 @@ impl Shadow {
         Candidate {
             age: now - seen.last,
             interval: seen.interval,
-            size: if room.by_regions { 1.0 } else { seen.pages as f64 },
-            cost_ns: seen.cost_ns as f64,
+            size_per_ns: if room.by_regions { 1.0 } else { seen.pages as f64 } / seen.cost_ns.max(1) as f64,
             is_new: newest < room.regions / 64,
         }
     }

@@ -104,7 +104,7 @@ impl<P: Provider> Everything<P> {
         if let Some(key) = self.implicit() {
             return Ok(Segments::new(vec![Segment::of_everything(start, len, key)]));
         }
-        if let Some(held) = self.cache.lookup(addr, len, self.access) {
+        if let Some(held) = self.cache.peek(addr, len, self.access) {
             return Ok(Segments::new(vec![Segment::new(start, len, held)]));
         }
         match self.registered(start, start + len) {
@@ -124,7 +124,7 @@ impl<P: Provider> Everything<P> {
             if segments.len() == self.max_segments {
                 return None;
             }
-            let held = self.cache.lookup(std::ptr::with_exposed_provenance(at), 1, self.access)?;
+            let held = self.cache.peek(std::ptr::with_exposed_provenance(at), 1, self.access)?;
             at = push(&mut segments, at, end, held);
         }
         Some(Segments::new(segments))

@@ -135,7 +135,7 @@ impl<P: Provider> Kind<P> {
             Self::Prefetch { addr, len, access } => {
                 let range = PageRange::covering(addr, len)?;
                 let mut ready = prefetch(range, access);
-                if let Some(held) = cache.lookup(ptr(addr), len, access) {
+                if let Some(held) = cache.peek(ptr(addr), len, access) {
                     ready.device = prefetch::on_device(cache, &held, range, access);
                 }
                 Ok(Done::Prefetched(ready, None))

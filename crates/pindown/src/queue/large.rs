@@ -73,7 +73,7 @@ impl Plan {
     pub(super) fn lookup<P: Provider>(&self, cache: &Cache<P>) -> Option<Segments<P>> {
         let found = (0..self.count()).map(|index| {
             let (addr, len) = self.piece(index);
-            let held = cache.lookup(std::ptr::with_exposed_provenance(addr), len, self.access)?;
+            let held = cache.peek(std::ptr::with_exposed_provenance(addr), len, self.access)?;
             Some(Segment::new(addr, len, held))
         });
         found.collect::<Option<Vec<_>>>().map(Segments::new)

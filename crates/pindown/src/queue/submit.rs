@@ -26,7 +26,7 @@ impl<P: Provider> Queue<P> {
         access: Access,
         user_data: u64,
     ) -> Result<Submission<P>, SubmitError> {
-        if let Some(registration) = self.cache.lookup(addr, len, access) {
+        if let Some(registration) = self.cache.peek(addr, len, access) {
             return Ok(Submission::Hit(registration));
         }
         let kind = Kind::Acquire { addr: addr.expose_provenance(), len, access };
@@ -144,7 +144,7 @@ impl<P: Provider> Queue<P> {
     /// As [`submit`](Self::submit), until the registration is dropped. A future that is dropped before it is
     /// ready puts its registration as soon as it is made.
     pub unsafe fn acquire(&self, addr: *const u8, len: usize, access: Access) -> Acquire<P> {
-        if let Some(registration) = self.cache.lookup(addr, len, access) {
+        if let Some(registration) = self.cache.peek(addr, len, access) {
             return Acquire::ready(Ok(registration));
         }
         let place = match self.check_process().and_then(|()| Inbox::reserve(&self.inbox)) {

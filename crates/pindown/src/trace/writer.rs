@@ -41,7 +41,8 @@ pub(super) fn start(path: &Path) -> io::Result<()> {
     let is_json = path.extension().is_some_and(|e| e == "jsonl" || e == "json");
     let sink = if is_json { Sink::Json(out) } else { Sink::Binary(BinaryWriter::new(out)?) };
     let recorder = pindown_core::trace::start(LinuxHost::new().now_ns());
-    let writer = Writer { recorder, sink, events: Vec::new(), failed: false };
+    let mut writer = Writer { recorder, sink, events: Vec::new(), failed: false };
+    writer.write_out(true)?; // from the first moment on it is a trace, if an empty one
     if WRITER.set(Mutex::new(writer)).is_err() {
         return Err(io::Error::from_raw_os_error(libc::EALREADY));
     }

@@ -80,6 +80,8 @@ fn implicit_serves_local_access_with_one_region_and_remote_with_its_own() {
     let a = register(&verbs, range(), Access::READ_WRITE).unwrap();
     let b = register(&verbs, elsewhere, Access::READ_WRITE).unwrap();
     assert_eq!(verbs.key(&a), verbs.key(&b));
+    assert_eq!(verbs.everything_key(Access::READ_WRITE), Some(verbs.key(&a)));
+    assert_eq!(verbs.everything_key(Access::REMOTE_READ), None);
     let remote = register(&verbs, range(), Access::REMOTE_READ).unwrap();
     assert_ne!(verbs.key(&remote).rkey, verbs.key(&a).rkey, "a peer never gets the whole address space");
     assert_eq!(fake.state().live.load(SeqCst) - before, 2);

@@ -41,11 +41,12 @@ pub(crate) struct Completed {
     pub(crate) byte_len: u32,
 }
 
-/// A completion queue. Destroyed on drop.
+/// A completion queue. Destroyed on drop, unless lent.
 #[derive(Debug)]
 pub(crate) struct Cq {
     raw: NonNull<ibv_cq>,
     pd: Arc<Pd>,
+    lent: bool,
 }
 
 // SAFETY: poll_cq takes the queue's own lock; the pointer is not replaced.
@@ -59,7 +60,20 @@ impl Cq {
         // SAFETY: the context is open; no channel and no cookie are given.
         let raw = unsafe { (ctx.lib().create_cq)(ctx.raw(), entries, null_mut(), null_mut(), 0) };
         let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self { raw, pd: pd.clone() })
+        Ok(Self { raw, pd: pd.clone(), lent: false })
+    }
+
+    /// The application's own.
+    ///
+    /// # Safety
+    ///
+    /// A live queue of the domain's context, which outlives this and what is made on it.
+    pub(crate) unsafe fn lent(pd: &Arc<Pd>, raw: NonNull<ibv_cq>) -> Self {
+        Self { raw, pd: pd.clone(), lent: true }
+    }
+
+    pub(crate) fn raw(&self) -> *mut ibv_cq {
+        self.raw.as_ptr()
     }
 
     /// The next completion, if there is one.
@@ -80,6 +94,9 @@ impl Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
+        if self.lent {
+            return;
+        }
         // SAFETY: made by this; queue pairs on it hold an Arc of it, so are gone.
         unsafe { (self.pd.context().lib().destroy_cq)(self.raw.as_ptr()) };
     }
@@ -202,10 +219,23 @@ impl Qp {
     /// The memory that `sge` names stays registered, and free of Rust references as far as the
     /// device writes it, until the completion.
     pub(crate) unsafe fn post(&self, id: u64, work: Work, sge: Sge) -> io::Result<()> {
-        let mut list = sge.raw();
+        // SAFETY: the caller's promise.
+        unsafe { self.post_list(id, work, Some(sge)) }
+    }
+
+    /// Posts an RDMA WRITE of no bytes, signalled: it names no memory, and so has no rkey to check (`ib_spec`
+    /// C9-88, rxe_resp.c `check_rkey()`), and takes no receive of the peer's.
+    pub(crate) fn post_empty(&self, id: u64) -> io::Result<()> {
+        // SAFETY: no memory is named.
+        unsafe { self.post_list(id, Work::Write { remote_addr: 0, rkey: 0 }, None) }
+    }
+
+    unsafe fn post_list(&self, id: u64, work: Work, sge: Option<Sge>) -> io::Result<()> {
+        let mut list = sge.map(Sge::raw);
         // SAFETY: all-zero is a value of this plain struct.
         let mut wr: ibv_send_wr = unsafe { zeroed() };
-        (wr.wr_id, wr.sg_list, wr.num_sge, wr.send_flags) = (id, &mut list, 1, IBV_SEND_SIGNALED);
+        (wr.wr_id, wr.num_sge, wr.send_flags) = (id, i32::from(list.is_some()), IBV_SEND_SIGNALED);
+        wr.sg_list = list.as_mut().map_or(null_mut(), |list| list);
         match work {
             Work::Send => wr.opcode = IBV_WR_SEND,
             Work::Write { remote_addr, rkey } => {

@@ -150,6 +150,19 @@ impl Endpoint {
     }
 
     fn on(pd: &Arc<Pd>, options: &EndpointOptions) -> Result<Self, RcError> {
+        let attr = pd.context().query().map_err(failed("ibv_query_device_ex"))?;
+        let entries = i32::try_from(DEPTH * 2).unwrap_or(128).min(attr.max_cqe);
+        let cq = Arc::new(Cq::new(pd, entries).map_err(failed("ibv_create_cq"))?);
+        Self::on_cq(pd, options, cq, DEPTH)
+    }
+
+    /// One whose completions go to `cq`.
+    pub(super) fn on_cq(
+        pd: &Arc<Pd>,
+        options: &EndpointOptions,
+        cq: Arc<Cq>,
+        depth: u32,
+    ) -> Result<Self, RcError> {
         let context = pd.context();
         let attr = context.query().map_err(failed("ibv_query_device_ex"))?;
         let port = context.query_port(options.port).map_err(failed("ibv_query_port"))?;
@@ -162,9 +175,7 @@ impl Endpoint {
             }
             other => other.unwrap_or((0, [0; 16])),
         };
-        let entries = i32::try_from(DEPTH * 2).unwrap_or(128).min(attr.max_cqe);
-        let cq = Arc::new(Cq::new(pd, entries).map_err(failed("ibv_create_cq"))?);
-        let qp = Qp::new(&cq, DEPTH).map_err(failed("ibv_create_qp"))?;
+        let qp = Qp::new(&cq, depth).map_err(failed("ibv_create_qp"))?;
         qp.to_init(options.port, options.remote).map_err(failed("ibv_modify_qp to INIT"))?;
         let own = Address {
             qp_number: qp.number(),
@@ -290,6 +301,19 @@ impl Endpoint {
     /// Requests posted whose completion was not polled yet.
     pub fn in_flight(&self) -> usize {
         self.flights().len()
+    }
+
+    /// Its two ends, one of which completes into `cq`.
+    pub(super) fn pair_with(
+        pd: &Arc<Pd>,
+        options: &EndpointOptions,
+        cq: Arc<Cq>,
+        depth: u32,
+    ) -> Result<(Self, Self), RcError> {
+        let (near, far) = (Self::on_cq(pd, options, cq, depth)?, Self::on(pd, options)?);
+        near.connect(&far.address())?;
+        far.connect(&near.address())?;
+        Ok((near, far))
     }
 
     pub(super) fn qp(&self) -> &Qp {

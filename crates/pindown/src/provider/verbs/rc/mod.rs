@@ -5,11 +5,13 @@
 //! is posted.
 
 mod address;
+mod announce;
 mod endpoint;
 mod grant;
 mod mover;
 
 pub use address::{Address, AddressError};
+pub use announce::{CompletionQueue, CqAnnounce};
 pub use endpoint::{Completion, Endpoint, EndpointOptions, RcError, Remote, Request, Segment};
 pub use grant::Grant;
 pub use mover::Mover;
