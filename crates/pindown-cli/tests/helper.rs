@@ -285,3 +285,42 @@ fn a_connection_cannot_be_used_by_another_process() {
     // SAFETY: reaps the child just made.
     unsafe { libc::waitpid(child, &mut status, 0) };
 }
+
+/// Ids of the BPF links that a process holds.
+fn link_ids(pid: u32) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return Vec::new() };
+    let texts = entries.flatten().filter_map(|e| std::fs::read_to_string(e.path()).ok());
+    texts.filter_map(|t| t.lines().find_map(|l| l.strip_prefix("link_id:")?.trim().parse().ok())).collect()
+}
+
+/// Whether the kernel still has a link of this id (`BPF_LINK_GET_FD_BY_ID`, CAP_SYS_ADMIN).
+fn link_exists(id: u32) -> bool {
+    let attr = [id, 0, 0, 0];
+    // SAFETY: a live attribute of the stated length.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, 30, attr.as_ptr(), size_of_val(&attr)) };
+    if fd >= 0 {
+        // SAFETY: the descriptor just opened.
+        unsafe { libc::close(fd as i32) };
+    }
+    fd >= 0
+}
+
+#[test]
+fn nothing_stays_attached_when_helper_and_clients_were_killed() {
+    let Some(mut helper) = Helper::start("attached", &[]) else { return };
+    let ids = link_ids(helper.child.id());
+    assert!(!ids.is_empty());
+    if !link_exists(ids[0]) {
+        return println!("skipped: looking at links needs CAP_SYS_ADMIN");
+    }
+    let mut client = Client::start(&helper.socket, None);
+    assert_eq!(client.hear(), "watching");
+    helper.kill();
+    assert!(ids.iter().all(|id| link_exists(*id)), "the client holds them");
+    drop(client); // SIGKILL
+    let gone = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        !ids.iter().any(|id| link_exists(*id))
+    });
+    assert!(gone);
+}

@@ -56,7 +56,9 @@ struct pagetable_move_control {
 	unsigned long old_end, len_in;
 };
 struct flush_tlb_info { struct mm_struct *mm; u32 initiating_cpu; };
-struct io_kiocb { u8 opcode; };
+struct io_cmd_data { int dummy; };
+struct io_madvise { u32 advice; };
+struct io_kiocb { struct io_cmd_data cmd; u8 opcode; };
 struct bpf_iter__task { struct task_struct *task; };
 #pragma clang attribute pop
 

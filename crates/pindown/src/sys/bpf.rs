@@ -139,10 +139,12 @@ pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
+/// An advice that no kernel knows (bpf/syscalls.h).
+pub(crate) const ASK: i64 = 0x7069_6e64;
+
 /// Asks the programs about `address`: `madvise(address, slot, ASK, cookie)`, which the kernel
 /// refuses (EINVAL, before it looks at the address) and the sys_exit program answers.
 pub(crate) fn ask(address: usize, slot: u32, cookie: u64) {
-    const ASK: i64 = 0x7069_6e64;
     // SAFETY: the kernel refuses the advice; it touches no memory.
     unsafe { libc::syscall(libc::SYS_madvise, address, slot as usize, ASK, cookie) };
 }

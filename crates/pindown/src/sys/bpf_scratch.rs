@@ -150,6 +150,33 @@ impl Scratch {
         unsafe { call(libc::SYS_madvise, self.args([advice as usize, 0, 0])) }
     }
 
+    /// MADV_DONTNEED by one of io_uring's workers.
+    #[cfg(all(test, feature = "io-uring"))]
+    pub(crate) fn discard_through_ring(&self) -> io::Result<()> {
+        self.advise_through_ring(libc::MADV_DONTNEED)
+    }
+
+    /// An advice that no kernel knows, given to one of io_uring's workers: it must refuse.
+    #[cfg(feature = "io-uring")]
+    pub(crate) fn ask_through_ring(&self) -> io::Result<()> {
+        match self.advise_through_ring(super::bpf::ASK as i32) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+            other => other,
+        }
+    }
+
+    #[cfg(feature = "io-uring")]
+    fn advise_through_ring(&self, advice: i32) -> io::Result<()> {
+        let mut ring = io_uring::IoUring::new(2)?;
+        let (at, len) = (self.base as *const libc::c_void, self.len_bytes as i64);
+        let entry = io_uring::opcode::Madvise::new(at, len, advice).build();
+        // SAFETY: scratch memory, which lives until the completion is waited for below.
+        unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)?;
+        ring.submit_and_wait(1)?;
+        let result = ring.completion().next().map_or(-libc::EIO, |c| c.result());
+        if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+    }
+
     /// MADV_GUARD_INSTALL (Linux 6.13).
     pub(crate) fn guard(&self) -> io::Result<()> {
         self.advise(MADV_GUARD_INSTALL)

@@ -42,12 +42,19 @@ fn saw(monitor: &EbpfMonitor, range: PageRange) -> bool {
     taken(monitor).is_none_or(|all| all.iter().any(|(r, _)| r.overlaps(range)))
 }
 
+const PROGRAMS: [(&str, &str); 3] = [
+    ("sys_exit", "tracepoint:sys_exit"),
+    ("page_cache", "mm_filemap_delete_from_page_cache"),
+    #[cfg(feature = "io-uring")]
+    ("uring_work", "io_uring"),
+    #[cfg(not(feature = "io-uring"))]
+    ("sys_exit", "tracepoint:sys_exit"),
+];
+
 #[test]
 fn a_hidden_program_is_noticed_and_named() {
     let variant = Some(Variant::Tracepoint);
-    for (program, name) in
-        [("sys_exit", "tracepoint:sys_exit"), ("page_cache", "mm_filemap_delete_from_page_cache")]
-    {
+    for (program, name) in PROGRAMS {
         let options = EbpfOptions { variant, hidden: Some(program.to_owned()), ..own() };
         let Ok(monitor) = EbpfMonitor::open(&options).map_err(|e| println!("skipped: {e}")) else { return };
         match monitor.start(Notifier::detached()) {
@@ -83,8 +90,12 @@ fn munmaps(full: u32) -> u32 {
     full / scale.unwrap_or(10)
 }
 
+const LONGEST: std::time::Duration = std::time::Duration::from_secs(60);
+const ENOUGH: u64 = u64::MAX;
+
 #[test]
 fn another_thread_sees_each_munmap_too() {
+    let began = std::time::Instant::now();
     let Some(monitor) = started(&own()) else { return };
     let (done, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let rounds = u64::from(munmaps(100_000));
@@ -94,8 +105,11 @@ fn another_thread_sees_each_munmap_too() {
         let observer = scope.spawn(|| {
             let (mut last, mut missed) = (first, 0);
             for round in 1..=rounds {
-                while done.load(Ordering::Acquire) != round {
+                while done.load(Ordering::Acquire) < round {
                     std::thread::yield_now();
+                }
+                if done.load(Ordering::Acquire) == ENOUGH {
+                    break;
                 }
                 let now = word.load(Ordering::Acquire);
                 missed += u32::from(now == last);
@@ -105,6 +119,11 @@ fn another_thread_sees_each_munmap_too() {
             missed
         });
         for round in 1..=rounds {
+            if began.elapsed() > LONGEST {
+                println!("a busy machine: ended after {round} rounds");
+                done.store(ENOUGH, Ordering::Release);
+                break;
+            }
             let memory = Scratch::anonymous(1).unwrap();
             let range = memory.range();
             let _ = monitor.subscribe(range, Access::READ_WRITE).unwrap(); // a panic would strand the observer
@@ -218,4 +237,54 @@ fn several_monitors_in_one_process_each_see_everything() {
     monitors.iter().for_each(|m| watch(m, memory.range()));
     memory.advise(libc::MADV_DONTNEED).unwrap();
     assert!(monitors.iter().all(|m| saw(m, memory.range())));
+}
+
+#[test]
+fn a_forked_child_is_not_its_parent() {
+    let Some(monitor) = started(&own()) else { return };
+    let memory = Scratch::anonymous(1).unwrap();
+    watch(&monitor, memory.range());
+    taken(&monitor);
+    // SAFETY: the child makes no call that another thread's lock could stop, and ends with _exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = matches!(monitor.subscribe(memory.range(), Access::READ), Err(MonitorError::Forked));
+        let lost = matches!(monitor.drain(&Notifier::detached()), Drained::Lost(_));
+        let discarded = memory.advise(libc::MADV_DONTNEED).is_ok();
+        // SAFETY: ends the child without running the parent's destructors.
+        unsafe { libc::_exit(if refused && lost && discarded { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: reaps the child just made.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0);
+    assert!(!saw(&monitor, memory.range()), "what the child does to its memory is not the parent's");
+    memory.advise(libc::MADV_DONTNEED).unwrap();
+    assert!(saw(&monitor, memory.range()), "the child closed copies of the links, not the links");
+}
+
+/// In a process of its own, since it ends caching for every monitor of the process.
+#[test]
+#[cfg(feature = "io-uring")]
+fn io_uring_madvise_ends_caching_in_the_tracepoint_variant() {
+    let name = "monitor::ebpf::tests::io_uring_madvise_in_its_own_process";
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    assert!(command.args(["--exact", name, "--ignored", "--nocapture"]).status().unwrap().success());
+}
+
+#[test]
+#[ignore = "run by the test above"]
+#[cfg(feature = "io-uring")]
+fn io_uring_madvise_in_its_own_process() {
+    let options = EbpfOptions { variant: Some(Variant::Tracepoint), ..own() };
+    let Some(monitor) = started(&options) else { return };
+    let memory = Scratch::anonymous(1).unwrap();
+    watch(&monitor, memory.range());
+    taken(&monitor);
+    if let Err(e) = memory.discard_through_ring() {
+        return println!("skipped: no io_uring: {e}");
+    }
+    assert_eq!(taken(&monitor), None, "everything is stale");
+    let answer = monitor.subscribe(memory.range(), Access::READ).unwrap();
+    assert!(matches!(answer, Subscription::Uncacheable(why) if why.contains("io_uring")), "{answer:?}");
 }
