@@ -32,9 +32,7 @@ impl Link {
         let (host, began) = (with_port(host, port), Instant::now());
         loop {
             match TcpStream::connect(&host) {
-                Err(error)
-                    if error.kind() == ErrorKind::ConnectionRefused && began.elapsed() < PATIENCE =>
-                {
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused && began.elapsed() < PATIENCE => {
                     std::thread::sleep(Duration::from_millis(100));
                 }
                 stream => return Self::over(stream?),

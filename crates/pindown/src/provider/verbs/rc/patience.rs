@@ -65,7 +65,8 @@ mod tests {
     fn time_in_which_one_could_look_runs_out() {
         let mut patience = Patience::new(Duration::from_secs(1));
         let start = patience.last;
-        let lasted = (1..).take_while(|n| patience.lasts_until(start + *n * Duration::from_millis(100))).count();
+        let lasted =
+            (1..).take_while(|n| patience.lasts_until(start + *n * Duration::from_millis(100))).count();
         assert_eq!(lasted, 9);
         let over = patience.look_again();
         assert!(matches!(over, Err(RcError::Timeout(t)) if t == Duration::from_secs(1)), "{over:?}");
