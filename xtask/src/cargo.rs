@@ -21,6 +21,20 @@ pub(crate) fn build_pindown(release: bool) -> Result<PathBuf> {
     Ok(workspace::target().join(dir).join("pindown"))
 }
 
+/// Builds `examples-verbs`' NAME, which is not of the workspace, and returns its path.
+pub(crate) fn build_verbs_example(name: &str) -> Result<PathBuf> {
+    let feature = name.trim_end_matches("_write");
+    let dir = workspace::target().join("examples-verbs");
+    let mut c = command(&["build", "--locked", "--manifest-path", "examples-verbs/Cargo.toml"]);
+    c.args(["--no-default-features", "--features", feature, "--bin", name]).env("CARGO_TARGET_DIR", &dir);
+    let described = proc::describe(&c);
+    let status = c.status().map_err(|e| proc::spawn_error(&described, &e))?;
+    if status.success() {
+        return Ok(dir.join("debug").join(name));
+    }
+    Err(Error::Command { command: described, status: status.to_string(), output: String::new() })
+}
+
 /// Builds what `cargo ARGS` would test and returns the binaries' paths.
 pub(crate) fn build_tests(args: &[&str]) -> Result<Vec<PathBuf>> {
     let messages = output(&[args, &["--no-run", "--message-format=json"]].concat())?;

@@ -75,7 +75,9 @@ impl<P: Provider> Builder<P> {
         self
     }
 
-    /// Most bytes registered at a time.
+    /// Most bytes registered at a time. Default: what the system allows of pinned memory
+    /// ([`system_limits`](crate::budget::system_limits)); of on-demand regions, which pin none, four times the
+    /// memory.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.config.max_bytes = Some(bytes);
         self
@@ -151,9 +153,11 @@ impl<P: Provider> Builder<P> {
         crate::trace::start_if_asked();
         let caps = self.provider.caps();
         let mut config = self.config;
-        // On-demand regions pin nothing, so RLIMIT_MEMLOCK does not bound them.
-        if config.max_bytes.is_none() && !caps.coherent {
-            config.max_bytes = crate::budget::default_max_bytes(caps.max_bytes);
+        if config.max_bytes.is_none() {
+            config.max_bytes = match caps.coherent {
+                true => crate::budget::default_on_demand_bytes(caps.max_bytes),
+                false => crate::budget::default_max_bytes(caps.max_bytes),
+            };
         }
         let owned = matches!(self.provider.affinity(), Affinity::OwnerThread(_));
         let monitor = choose(self.monitor, caps.coherent)?;

@@ -5,7 +5,7 @@ use super::report::{Report, Verdict};
 use super::steps::{GuestStep, Row};
 use crate::error::{At, Result};
 use crate::lab::{Lab, quote};
-use crate::{proc, workspace};
+use crate::{cargo, proc, workspace};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -89,10 +89,7 @@ fn vm(step: &GuestStep) -> Result<Command> {
     carried.sort();
     carried.dedup();
     for item in carried {
-        match item.contains(':') {
-            true => c.args(["--test", item]),
-            false => c.arg("--file").arg(workspace::root().join(item)),
-        };
+        carry(item, &mut c);
     }
     if step.rows.iter().any(|r| r.script.contains("pindown ")) {
         c.arg("--pindown");
@@ -103,6 +100,22 @@ fn vm(step: &GuestStep) -> Result<Command> {
     }
     c.args(["--", &script(&step.rows)]);
     Ok(c)
+}
+
+/// What takes more than Rust to build may be missing: the row then finds no such file, and skips.
+fn carry(item: &str, c: &mut Command) {
+    if let Some(name) = item.strip_prefix("examples-verbs/") {
+        match cargo::build_verbs_example(name) {
+            Ok(path) => drop(c.arg("--file").arg(path)),
+            Err(error) => {
+                eprintln!("{item} is not carried ({error}): it takes cmake, clang, libnl and libudev")
+            }
+        }
+    } else if item.contains(':') {
+        c.args(["--test", item]);
+    } else {
+        c.arg("--file").arg(workspace::root().join(item));
+    }
 }
 
 fn script(rows: &[Row]) -> String {
