@@ -6,6 +6,8 @@ mod tape;
 
 use pindown_core::trace::Event;
 
+use crate::bound::Draws;
+
 /// One generated trace.
 #[derive(Clone, Copy)]
 pub struct Scenario {
@@ -27,9 +29,14 @@ impl std::fmt::Debug for Scenario {
 impl Scenario {
     /// The trace: the same on every machine.
     pub fn trace(&self) -> Vec<Event> {
+        self.trace_and_draws().0
+    }
+
+    /// The trace, and which of its requests are independent draws.
+    pub fn trace_and_draws(&self) -> (Vec<Event>, Draws) {
         let mut tape = tape::Tape::default();
         (self.generate)(&mut tape);
-        tape.into_events()
+        tape.into_parts()
     }
 
     /// The scenario of this name.
