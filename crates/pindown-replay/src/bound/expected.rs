@@ -31,7 +31,8 @@ const STRETCH: usize = 1000;
 /// The least expected cost of any policy without foresight, in nanoseconds. `workload` is of the
 /// trace that `draws` tells of, changes no memory, and no two of its things overlap.
 pub fn expected_cost_ns(workload: &Workload, draws: &Draws, budget: Budget) -> f64 {
-    let by_pages = Knapsack { room: (budget.max_bytes >> pindown_core::PAGE_SHIFT) as f64, by_regions: false };
+    let by_pages =
+        Knapsack { room: (budget.max_bytes >> pindown_core::PAGE_SHIFT) as f64, by_regions: false };
     let by_regions = Knapsack { room: budget.max_regions as f64, by_regions: true };
     let least = |knapsack| Expected::new(workload, draws, knapsack).sum();
     f64::max(least(by_pages), least(by_regions))
@@ -150,7 +151,10 @@ mod tests {
         let acquire = |id: u64, thing: u64| {
             let (addr, len) = ((thing + 1) << 20, 4096);
             let access = pindown_core::Access::READ;
-            [event(pindown_core::trace::Op::Acquire { id, addr, len, access }), event(pindown_core::trace::Op::Put { id })]
+            [
+                event(pindown_core::trace::Op::Acquire { id, addr, len, access }),
+                event(pindown_core::trace::Op::Put { id }),
+            ]
         };
         let trace: Vec<_> = [0, 1, 0, 2].iter().zip(1..).flat_map(|(t, id)| acquire(id, *t)).collect();
         let cost = crate::CostModel { fixed_ns: 100.0, per_byte_ns: 0.0 };

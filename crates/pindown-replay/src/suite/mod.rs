@@ -1,8 +1,11 @@
 //! The trace suite: sixteen generated workloads, each with its story.
 
 mod apps;
+mod bounds;
 mod classic;
 mod tape;
+
+pub use bounds::{Least, Share, compute_table};
 
 use pindown_core::trace::Event;
 

@@ -38,7 +38,15 @@ pub(super) struct Tape {
 
 impl Default for Tape {
     fn default() -> Self {
-        Self { events: Vec::new(), laws: Vec::new(), drawn: Vec::new(), rng: Rng::new(2026), next_addr: FIRST, next_id: 1, t_ns: 0 }
+        Self {
+            events: Vec::new(),
+            laws: Vec::new(),
+            drawn: Vec::new(),
+            rng: Rng::new(2026),
+            next_addr: FIRST,
+            next_id: 1,
+            t_ns: 0,
+        }
     }
 }
 
