@@ -26,6 +26,7 @@
 
 mod books;
 mod faults;
+mod noop;
 mod pages;
 
 use std::collections::HashMap;
@@ -38,6 +39,7 @@ use std::time::Duration;
 pub use self::books::{Books, Violation};
 use self::faults::Faults;
 pub use self::faults::{Call, Fault};
+pub use self::noop::Noop;
 use self::pages::PageTable;
 use crate::{Access, Affinity, DeregisterFailed, Limit, PageRange, Provider, ProviderCaps, RegisterError};
 
