@@ -123,8 +123,8 @@ impl<P: Provider> Builder<P> {
         self
     }
 
-    /// Whether counters are shown to `pindown top` and `pindown metrics`, through a file in `/dev/shm`
-    /// that this user and root can read. Default: yes, unless `PINDOWN_EXPORT=0`.
+    /// Whether counters are shown to `pindown top` and `pindown metrics`, through a small memory
+    /// file that this user's processes and root's can read. Default: yes, unless `PINDOWN_EXPORT=0`.
     pub fn export(mut self, export: bool) -> Self {
         self.export = export;
         self
@@ -150,6 +150,7 @@ impl<P: Provider> Builder<P> {
     /// [`BuildError::Monitor`] when the chosen monitor does not start here; `Auto` always does.
     pub fn build(self) -> Result<Cache<P>, BuildError> {
         check_page_size()?;
+        crate::sys::stay_loaded::stay_loaded();
         crate::trace::start_if_asked();
         let caps = self.provider.caps();
         let mut config = self.config;

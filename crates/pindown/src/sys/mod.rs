@@ -24,11 +24,13 @@ pub(crate) mod populate;
 pub(crate) mod pressure;
 pub(crate) mod process;
 pub(crate) mod procmap;
+pub(crate) mod published;
 pub(crate) mod quiet_thread;
 pub(crate) mod scratch;
 #[cfg(feature = "ebpf")]
 pub(crate) mod seqpacket;
 pub(crate) mod slots;
+pub(crate) mod stay_loaded;
 #[cfg(test)]
 pub(crate) mod test_memory;
 pub(crate) mod threads;

@@ -267,6 +267,7 @@ fn ring_on_change(monitor: &Arc<dyn Monitor>, notifier: &Notifier, bell: &Arc<Ev
         return Ok(());
     }
     let (notifier, bell) = (notifier.clone(), Arc::downgrade(bell));
+    crate::sys::stay_loaded::stay_loaded();
     let ring = move || {
         crate::sys::block_signals();
         while let Some(bell) = bell.upgrade() {
