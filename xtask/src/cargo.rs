@@ -21,6 +21,11 @@ pub(crate) fn build_pindown(release: bool) -> Result<PathBuf> {
     Ok(workspace::target().join(dir).join("pindown"))
 }
 
+/// `cargo build ARGS`.
+pub(crate) fn build(args: &[&str]) -> Result<()> {
+    output(&[&["build"], args].concat()).map(drop)
+}
+
 /// Builds what `cargo ARGS` would test and returns the binaries' paths.
 pub(crate) fn build_tests(args: &[&str]) -> Result<Vec<PathBuf>> {
     let messages = output(&[args, &["--no-run", "--message-format=json"]].concat())?;

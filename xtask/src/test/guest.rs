@@ -5,7 +5,7 @@ use super::report::{Report, Verdict};
 use super::steps::{GuestStep, Row};
 use crate::error::{At, Result};
 use crate::lab::{Lab, quote};
-use crate::{proc, workspace};
+use crate::{capi, proc, workspace};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -89,9 +89,12 @@ fn vm(step: &GuestStep) -> Result<Command> {
     carried.sort();
     carried.dedup();
     for item in carried {
-        match item.contains(':') {
-            true => c.args(["--test", item]),
-            false => c.arg("--file").arg(workspace::root().join(item)),
+        match item.split_once(':') {
+            Some(("c", example)) => c.args(
+                capi::guest_program(example).iter().flat_map(|path| ["--file".as_ref(), path.as_os_str()]),
+            ),
+            Some(_) => c.args(["--test", item]),
+            None => c.arg("--file").arg(workspace::root().join(item)),
         };
     }
     if step.rows.iter().any(|r| r.script.contains("pindown ")) {
