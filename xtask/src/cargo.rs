@@ -35,6 +35,11 @@ pub(crate) fn build_verbs_example(name: &str) -> Result<PathBuf> {
     Err(Error::Command { command: described, status: status.to_string(), output: String::new() })
 }
 
+/// `cargo build ARGS`.
+pub(crate) fn build(args: &[&str]) -> Result<()> {
+    output(&[&["build"], args].concat()).map(drop)
+}
+
 /// Builds what `cargo ARGS` would test and returns the binaries' paths.
 pub(crate) fn build_tests(args: &[&str]) -> Result<Vec<PathBuf>> {
     let messages = output(&[args, &["--no-run", "--message-format=json"]].concat())?;

@@ -91,7 +91,11 @@ fn a_thousand_forks_while_transfers_run() {
                 let child = fork(|| child(n, &moving, &shared, &heap));
                 // Both write what the other must not see; ours through the device and by the CPU.
                 shared.fill(n as u8 ^ 0x55);
-                assert_eq!(moving.send(shared.ptr(), shared.len()), shared.bytes(), "child's pages were sent");
+                assert_eq!(
+                    moving.send(shared.ptr(), shared.len()),
+                    shared.bytes(),
+                    "child's pages were sent"
+                );
                 moving.receive(shared.ptr(), &pattern(n + 7, 8 * PAGE_SIZE));
                 assert_eq!(shared.bytes(), pattern(n + 7, 8 * PAGE_SIZE), "received into the child's pages");
                 let sent = moving.send_by(&held, heap.as_ptr(), 16 * PAGE_SIZE).unwrap();

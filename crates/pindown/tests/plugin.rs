@@ -105,7 +105,8 @@ fn a_library_with_threads_may_be_closed() {
         Some(role) => scenario(&role, &path),
         None => ["running", "stopped", "thread"].iter().for_each(|role| {
             let mut child = again("a_library_with_threads_may_be_closed", role).spawn().unwrap();
-            let status = ended_within(&mut child, Duration::from_secs(60)).unwrap_or_else(|| panic!("{role}: hangs"));
+            let status =
+                ended_within(&mut child, Duration::from_secs(60)).unwrap_or_else(|| panic!("{role}: hangs"));
             assert!(status.success(), "{role}: {status}");
         }),
     }

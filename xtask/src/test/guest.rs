@@ -5,7 +5,7 @@ use super::report::{Report, Verdict};
 use super::steps::{GuestStep, Row};
 use crate::error::{At, Result};
 use crate::lab::{Lab, quote};
-use crate::{cargo, proc, workspace};
+use crate::{capi, cargo, proc, workspace};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -110,6 +110,10 @@ fn carry(item: &str, c: &mut Command) {
             Err(error) => {
                 eprintln!("{item} is not carried ({error}): it takes cmake, clang, libnl and libudev")
             }
+        }
+    } else if let Some(example) = item.strip_prefix("c:") {
+        for path in capi::guest_program(example) {
+            c.arg("--file").arg(path);
         }
     } else if item.contains(':') {
         c.args(["--test", item]);

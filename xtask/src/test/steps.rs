@@ -34,6 +34,8 @@ pub(crate) enum Run {
     TestsAsPlainUser(&'static [&'static str]),
     /// `pindown ARGS`; its exit status 3 ("this machine cannot") is a skip.
     Pindown(User, &'static [&'static str]),
+    /// The C library, installed into a prefix, and its tests in C.
+    CLibrary,
 }
 
 const fn always(name: &'static str, run: Run) -> Step {
@@ -60,6 +62,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "coherence-all-monitors", full: true, run: Run::Pindown(User::Root, &["coherence"]) },
     always("soak-root", Run::Pindown(User::Root, &["soak", "--seconds", "10"])),
     always("soak-plain-user", Run::Pindown(User::Plain, &["soak", "--seconds", "10"])),
+    always("c-library", Run::CLibrary),
     always("lab", Run::Boots(&["test", "-p", "xtask", "--test", "vm", "--", "--ignored"])),
 ];
 
@@ -80,7 +83,8 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// A script; `pindown` and what is carried are on its PATH.
     pub(crate) script: &'static str,
-    /// What to carry: test targets as PACKAGE:NAME, files by their path in the workspace.
+    /// What to carry: test targets as PACKAGE:NAME, the C library's examples as c:NAME, files by their path in the
+    /// workspace.
     pub(crate) carry: &'static [&'static str],
 }
 
@@ -128,6 +132,12 @@ const BASE: &[Row] = &[
     row("verbs-readme", "verbs_readme", &["pindown:verbs_readme"]),
     row("verbs-doctor", "pindown doctor | grep -A 12 'verbs device rxe0'", &[]),
     row("verbs-perf", "pindown perf --provider verbs --size 64K --churn remap --ops 64", &[]),
+    row(
+        "c-library",
+        "[ -x ./c_verbs_write ] || { echo 'skipped: not compiled'; exit 3; }
+         c_io_uring_write && c_verbs_write rxe0 1",
+        &["c:verbs_write", "c:io_uring_write"],
+    ),
     row("coherence-uffd", "pindown coherence --monitor uffd --mapping anon-private", &[]),
     row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
     row(

@@ -31,6 +31,7 @@
 mod regions;
 #[cfg(test)]
 mod tests;
+mod word;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
