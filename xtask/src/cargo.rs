@@ -21,6 +21,16 @@ pub(crate) fn build_pindown(release: bool) -> Result<PathBuf> {
     Ok(workspace::target().join(dir).join("pindown"))
 }
 
+/// Builds the shared library of `package` and returns its path.
+pub(crate) fn build_library(package: &str, release: bool) -> Result<PathBuf> {
+    let profile = if release { "release" } else { "dev" };
+    let messages = output(&["build", "-p", package, "--profile", profile, "--message-format=json"])?;
+    let parsed = messages.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
+    let last = parsed.filter(|m| m["target"]["crate_types"][0] == "cdylib").last();
+    let path = last.and_then(|m| Some(m["filenames"][0].as_str()?.into()));
+    path.ok_or_else(|| Error::Other(format!("cargo built no shared library for {package}")))
+}
+
 /// Builds what `cargo ARGS` would test and returns the binaries' paths.
 pub(crate) fn build_tests(args: &[&str]) -> Result<Vec<PathBuf>> {
     let messages = output(&[args, &["--no-run", "--message-format=json"]].concat())?;

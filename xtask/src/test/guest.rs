@@ -89,9 +89,10 @@ fn vm(step: &GuestStep) -> Result<Command> {
     carried.sort();
     carried.dedup();
     for item in carried {
-        match item.contains(':') {
-            true => c.args(["--test", item]),
-            false => c.arg("--file").arg(workspace::root().join(item)),
+        match item.split_once(':') {
+            Some(("lib", package)) => c.args(["--library", package]),
+            Some(_) => c.args(["--test", item]),
+            None => c.arg("--file").arg(workspace::root().join(item)),
         };
     }
     if step.rows.iter().any(|r| r.script.contains("pindown ")) {

@@ -80,7 +80,7 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// A script; `pindown` and what is carried are on its PATH.
     pub(crate) script: &'static str,
-    /// What to carry: test targets as PACKAGE:NAME, files by their path in the workspace.
+    /// What to carry: test targets as PACKAGE:NAME, shared libraries as lib:PACKAGE, files by their path in the workspace.
     pub(crate) carry: &'static [&'static str],
 }
 
