@@ -85,22 +85,23 @@ fn vm(step: &GuestStep) -> Result<Command> {
     c.args(["--pdeathsig", "TERM", &this]);
     c.args(["vm", "--kernel", step.kernel.name(), "--guest", step.guest.name()]);
     c.args(["--timeout", &step.timeout_s.to_string()]);
-    let mut carried: Vec<_> = step.rows.iter().flat_map(|r| r.carry).collect();
+    let mut carried: Vec<_> = step.rows.iter().flat_map(|r| r.carry.iter().copied()).collect();
     carried.sort();
     carried.dedup();
-    for item in carried {
+    for &item in &carried {
         match item.split_once(':') {
             Some(("lib", package)) => c.args(["--library", package]),
             Some(_) => c.args(["--test", item]),
             None => c.arg("--file").arg(workspace::root().join(item)),
         };
     }
-    if step.rows.iter().any(|r| r.script.contains("pindown ")) {
+    let pindown = step.rows.iter().any(|r| r.script.contains("pindown "));
+    if pindown {
         c.arg("--pindown");
-        // Emulation magnifies what an unoptimised build costs; short rows do not repay the other build.
-        if step.full {
-            c.arg("--release");
-        }
+    }
+    // Emulation magnifies what an unoptimised build costs; short rows do not repay the other build.
+    if step.full && (pindown || carried.iter().any(|item| item.starts_with("lib:"))) {
+        c.arg("--release");
     }
     c.args(["--", &script(&step.rows)]);
     Ok(c)
