@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use pindown::PageRange;
 use pindown_preload::ledger::Ledger;
 use pindown_preload::settings::wants_summary;
-use pindown_preload::sys::{at_exit, block_signals, symbol_of};
+use pindown_preload::sys::{at_exit, block_signals, symbol_of, tell};
 
 use super::abi::{CLASS_MEM_MONITOR, ExportOps, Fid, FidMemMonitor, VERSION};
 use crate::session::Session;
@@ -106,7 +106,7 @@ fn begin(session: &'static Session, monitor: *mut FidMemMonitor) {
 
 extern "C" fn print_summary() {
     if let Some(session) = SESSION.get().filter(|s| !s.is_forked()) {
-        eprintln!("pindown_fabric[{}]: {session}", std::process::id());
+        tell(&format!("pindown_fabric[{}]: {session}", std::process::id()));
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use pindown::PageRange;
 use pindown_preload::ledger::Ledger;
 use pindown_preload::settings::wants_summary;
-use pindown_preload::sys::{at_exit, next_symbol, symbol_of};
+use pindown_preload::sys::{at_exit, next_symbol, symbol_of, tell};
 
 use crate::feed::Feed;
 
@@ -59,7 +59,7 @@ fn wants_summary_once() -> bool {
 
 extern "C" fn print_summary() {
     if let Some(fed) = Fed::get().filter(|fed| !fed.feed.is_forked()) {
-        eprintln!("pindown_ucx[{}]: {}", std::process::id(), fed.feed);
+        tell(&format!("pindown_ucx[{}]: {}", std::process::id(), fed.feed));
     }
 }
 

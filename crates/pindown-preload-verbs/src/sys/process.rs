@@ -116,6 +116,7 @@ extern "C" fn print_summary() {
         let domains = process.all_domains();
         domains.iter().for_each(|d| process.figures.add(&d.cache.stats()));
         let monitor = domains.first().map_or("none at the end", |d| d.cache.monitor().name());
-        eprintln!("pindown_verbs[{}]: {}; monitor: {monitor}", std::process::id(), process.figures);
+        let (pid, figures) = (std::process::id(), &process.figures);
+        pindown_preload::sys::tell(&format!("pindown_verbs[{pid}]: {figures}; monitor: {monitor}"));
     }
 }

@@ -78,3 +78,10 @@ pub fn block_signals() {
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
     }
 }
+
+/// Writes a line to standard error in one piece, so that processes that share it do not cut into each other.
+pub fn tell(line: &str) {
+    use std::io::Write;
+    // Where standard error is closed there is nobody to tell.
+    _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
