@@ -85,18 +85,19 @@ fn vm(step: &GuestStep) -> Result<Command> {
     c.args(["--pdeathsig", "TERM", &this]);
     c.args(["vm", "--kernel", step.kernel.name(), "--guest", step.guest.name()]);
     c.args(["--timeout", &step.timeout_s.to_string()]);
-    let mut carried: Vec<_> = step.rows.iter().flat_map(|r| r.carry).collect();
+    let mut carried: Vec<_> = step.rows.iter().flat_map(|r| r.carry.iter().copied()).collect();
     carried.sort();
     carried.dedup();
-    for item in carried {
+    for &item in &carried {
         carry(item, &mut c);
     }
-    if step.rows.iter().any(|r| r.script.contains("pindown ")) {
+    let pindown = step.rows.iter().any(|r| r.script.contains("pindown "));
+    if pindown {
         c.arg("--pindown");
-        // Emulation magnifies what an unoptimised build costs; short rows do not repay the other build.
-        if step.full {
-            c.arg("--release");
-        }
+    }
+    // Emulation magnifies what an unoptimised build costs; short rows do not repay the other build.
+    if step.full && (pindown || carried.iter().any(|item| item.starts_with("lib:"))) {
+        c.arg("--release");
     }
     c.args(["--", &script(&step.rows)]);
     Ok(c)
@@ -111,8 +112,10 @@ fn carry(item: &str, c: &mut Command) {
                 eprintln!("{item} is not carried ({error}): it takes cmake, clang, libnl and libudev")
             }
         }
+    } else if let Some(package) = item.strip_prefix("lib:") {
+        c.args(["--library", package]);
     } else if let Some(example) = item.strip_prefix("c:") {
-        for path in capi::guest_program(example) {
+        if let Some(path) = capi::guest_program(example) {
             c.arg("--file").arg(path);
         }
     } else if item.contains(':') {

@@ -83,8 +83,8 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// A script; `pindown` and what is carried are on its PATH.
     pub(crate) script: &'static str,
-    /// What to carry: test targets as PACKAGE:NAME, the C library's examples as c:NAME, files by their path in the
-    /// workspace.
+    /// What to carry: test targets as PACKAGE:NAME, shared libraries as lib:PACKAGE, the C library's examples as
+    /// c:NAME, files by their path in the workspace.
     pub(crate) carry: &'static [&'static str],
 }
 
@@ -146,6 +146,13 @@ const BASE: &[Row] = &[
         &[],
     ),
     row("coherence-odp", "pindown coherence --provider verbs --monitor odp --mapping anon-private", &[]),
+    // What is left behind at exit goes with the process.
+    row(
+        "verbs-preload",
+        "LD_PRELOAD=/job/libpindown_verbs.so PINDOWN_MONITOR=uffd verbs_preload --test-threads 1 &&
+         test -z \"$(rdma resource show mr)\"",
+        &["lib:pindown-preload-verbs", "pindown-preload-verbs:verbs_preload"],
+    ),
     // The last: it takes the device away.
     row(
         "verbs-unplug",
@@ -245,6 +252,50 @@ const ENGINES: &[Row] = &[
     ),
 ];
 
+/// pindown under engines and programs that do not know of it.
+const PRELOADS: &[Row] = &[
+    row(
+        "verbs",
+        "export PINDOWN_SUMMARY=1 LD_PRELOAD=/job/libpindown_verbs.so
+         for monitor in ebpf uffd; do
+           PINDOWN_MONITOR=$monitor verbs_preload --include-ignored --skip leaves_everything --nocapture --test-threads 1 || exit
+         done
+         unset LD_PRELOAD; test -z \"$(rdma resource show mr)\"",
+        &["lib:pindown-preload-verbs", "pindown-preload-verbs:verbs_preload"],
+    ),
+    row(
+        "verbs-perftest",
+        "export PINDOWN_SUMMARY=1
+         for test in ib_write_bw ib_read_bw ib_send_bw; do
+           LD_PRELOAD=/job/libpindown_verbs.so $test -d rxe0 -x 1 -s 65536 -n 100 & sleep 2
+           LD_PRELOAD=/job/libpindown_verbs.so $test -d rxe0 -x 1 -s 65536 -n 100 10.9.0.1 && wait $! || exit
+         done
+         test -z \"$(rdma resource show mr)\"",
+        &["lib:pindown-preload-verbs"],
+    ),
+    row(
+        "verbs-pyverbs",
+        "LD_PRELOAD=/job/libpindown_verbs.so PINDOWN_SUMMARY=1 python3 pyverbs_remap.py rxe0 1",
+        &["lib:pindown-preload-verbs", "xtask/lab/pyverbs_remap.py"],
+    ),
+    row(
+        "verbs-jemalloc",
+        "export LD_PRELOAD='libjemalloc.so.2 /job/libpindown_verbs.so'
+         verbs_preload --skip leaves_everything --test-threads 1",
+        &["lib:pindown-preload-verbs", "pindown-preload-verbs:verbs_preload"],
+    ),
+    row("mpi-ucx", "sh mpi_changes.sh open-mpi-ucx", MPI),
+    row("mpi-ofi", "sh mpi_changes.sh open-mpi-ofi", MPI),
+    row("mpi-mpich", "sh mpi_changes.sh mpich", MPI),
+];
+
+const MPI: &[&str] = &[
+    "xtask/lab/mpi_changes.sh",
+    "lib:pindown-preload-ucx",
+    "lib:pindown-preload-fabric",
+    "pindown-preload:mpi_changes",
+];
+
 /// The guests: one in every run, the others with `--full`.
 pub(crate) fn guests() -> Vec<GuestStep> {
     let base = |kernel, full| step(kernel, Guest::Base, full, 480, BASE);
@@ -259,6 +310,7 @@ pub(crate) fn guests() -> Vec<GuestStep> {
         GuestStep { label: "verbs-crates", ..step(Kernel::Backports, Guest::Base, true, 120, VERBS_CRATES) },
         step(Kernel::Backports, Guest::TwoHosts, true, 1800, TWO_HOSTS),
         step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
+        GuestStep { label: "preloads", ..step(Kernel::Backports, Guest::Engines, true, 3600, PRELOADS) },
     ]
 }
 

@@ -68,7 +68,8 @@ impl Chunk {
         let new: NonNull<Leaf> = fresh();
         let lone = Entry::load(&self.whole);
         let (start, end) = lone.extent();
-        let is_lone = !lone.is_empty() && !(start == 0 && end >= CHUNK_PAGES);
+        let is_whole_chunk = start == 0 && end >= CHUNK_PAGES;
+        let is_lone = !lone.is_empty() && !is_whole_chunk;
         if is_lone {
             // SAFETY: just made, and nobody else knows it.
             let leaf = unsafe { new.as_ref() };
