@@ -34,6 +34,8 @@ pub(crate) enum Run {
     TestsAsPlainUser(&'static [&'static str]),
     /// `pindown ARGS`; its exit status 3 ("this machine cannot") is a skip.
     Pindown(User, &'static [&'static str]),
+    /// The C library, installed into a prefix, and its tests in C.
+    CLibrary,
 }
 
 const fn always(name: &'static str, run: Run) -> Step {
@@ -60,6 +62,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "coherence-all-monitors", full: true, run: Run::Pindown(User::Root, &["coherence"]) },
     always("soak-root", Run::Pindown(User::Root, &["soak", "--seconds", "10"])),
     always("soak-plain-user", Run::Pindown(User::Plain, &["soak", "--seconds", "10"])),
+    always("c-library", Run::CLibrary),
     always("lab", Run::Boots(&["test", "-p", "xtask", "--test", "vm", "--", "--ignored"])),
 ];
 
@@ -80,7 +83,8 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// A script; `pindown` and what is carried are on its PATH.
     pub(crate) script: &'static str,
-    /// What to carry: test targets as PACKAGE:NAME, files by their path in the workspace.
+    /// What to carry: test targets as PACKAGE:NAME, shared libraries as lib:PACKAGE, the C library's examples as
+    /// c:NAME, files by their path in the workspace.
     pub(crate) carry: &'static [&'static str],
 }
 
@@ -128,6 +132,12 @@ const BASE: &[Row] = &[
     row("verbs-readme", "verbs_readme", &["pindown:verbs_readme"]),
     row("verbs-doctor", "pindown doctor | grep -A 12 'verbs device rxe0'", &[]),
     row("verbs-perf", "pindown perf --provider verbs --size 64K --churn remap --ops 64", &[]),
+    row(
+        "c-library",
+        "[ -x ./c_verbs_write ] || { echo 'skipped: not compiled'; exit 3; }
+         c_io_uring_write && c_verbs_write rxe0 1",
+        &["c:verbs_write", "c:io_uring_write"],
+    ),
     row("coherence-uffd", "pindown coherence --monitor uffd --mapping anon-private", &[]),
     row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
     row(
@@ -136,6 +146,13 @@ const BASE: &[Row] = &[
         &[],
     ),
     row("coherence-odp", "pindown coherence --provider verbs --monitor odp --mapping anon-private", &[]),
+    // What is left behind at exit goes with the process.
+    row(
+        "verbs-preload",
+        "LD_PRELOAD=/job/libpindown_verbs.so PINDOWN_MONITOR=uffd verbs_preload --test-threads 1 &&
+         test -z \"$(rdma resource show mr)\"",
+        &["lib:pindown-preload-verbs", "pindown-preload-verbs:verbs_preload"],
+    ),
     // The last: it takes the device away.
     row(
         "verbs-unplug",
@@ -242,6 +259,50 @@ const ENGINES: &[Row] = &[
     ),
 ];
 
+/// pindown under engines and programs that do not know of it.
+const PRELOADS: &[Row] = &[
+    row(
+        "verbs",
+        "export PINDOWN_SUMMARY=1 LD_PRELOAD=/job/libpindown_verbs.so
+         for monitor in ebpf uffd; do
+           PINDOWN_MONITOR=$monitor verbs_preload --include-ignored --skip leaves_everything --nocapture --test-threads 1 || exit
+         done
+         unset LD_PRELOAD; test -z \"$(rdma resource show mr)\"",
+        &["lib:pindown-preload-verbs", "pindown-preload-verbs:verbs_preload"],
+    ),
+    row(
+        "verbs-perftest",
+        "export PINDOWN_SUMMARY=1
+         for test in ib_write_bw ib_read_bw ib_send_bw; do
+           LD_PRELOAD=/job/libpindown_verbs.so $test -d rxe0 -x 1 -s 65536 -n 100 & sleep 2
+           LD_PRELOAD=/job/libpindown_verbs.so $test -d rxe0 -x 1 -s 65536 -n 100 10.9.0.1 && wait $! || exit
+         done
+         test -z \"$(rdma resource show mr)\"",
+        &["lib:pindown-preload-verbs"],
+    ),
+    row(
+        "verbs-pyverbs",
+        "LD_PRELOAD=/job/libpindown_verbs.so PINDOWN_SUMMARY=1 python3 pyverbs_remap.py rxe0 1",
+        &["lib:pindown-preload-verbs", "xtask/lab/pyverbs_remap.py"],
+    ),
+    row(
+        "verbs-jemalloc",
+        "export LD_PRELOAD='libjemalloc.so.2 /job/libpindown_verbs.so'
+         verbs_preload --skip leaves_everything --test-threads 1",
+        &["lib:pindown-preload-verbs", "pindown-preload-verbs:verbs_preload"],
+    ),
+    row("mpi-ucx", "sh mpi_changes.sh open-mpi-ucx", MPI),
+    row("mpi-ofi", "sh mpi_changes.sh open-mpi-ofi", MPI),
+    row("mpi-mpich", "sh mpi_changes.sh mpich", MPI),
+];
+
+const MPI: &[&str] = &[
+    "xtask/lab/mpi_changes.sh",
+    "lib:pindown-preload-ucx",
+    "lib:pindown-preload-fabric",
+    "pindown-preload:mpi_changes",
+];
+
 /// The guests: one in every run, the others with `--full`.
 pub(crate) fn guests() -> Vec<GuestStep> {
     let base = |kernel, full| step(kernel, Guest::Base, full, 480, BASE);
@@ -256,6 +317,7 @@ pub(crate) fn guests() -> Vec<GuestStep> {
         GuestStep { label: "verbs-crates", ..step(Kernel::Backports, Guest::Base, true, 120, VERBS_CRATES) },
         step(Kernel::Backports, Guest::TwoHosts, true, 1800, TWO_HOSTS),
         step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
+        GuestStep { label: "preloads", ..step(Kernel::Backports, Guest::Engines, true, 3600, PRELOADS) },
     ]
 }
 
