@@ -142,7 +142,7 @@ const BASE: &[Row] = &[
     row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
     row(
         "coherence-verbs-ebpf",
-        "pindown coherence --provider verbs --monitor ebpf --helper --mapping anon-private",
+        "pindown coherence --provider verbs --monitor ebpf --helper --mapping anon-private --event munmap",
         &[],
     ),
     row("coherence-odp", "pindown coherence --provider verbs --monitor odp --mapping anon-private", &[]),
