@@ -129,7 +129,7 @@ const BASE: &[Row] = &[
     ),
     row("verbs-exposure", "verbs_exposure", &["pindown:verbs_exposure"]),
     row("verbs-queue", "verbs_queue", &["pindown:verbs_queue"]),
-    row("verbs-readme", "verbs_readme", &["pindown:verbs_readme"]),
+    row("verbs-readme", "verbs_readme first_cached_write", &["pindown:verbs_readme"]),
     row("verbs-doctor", "pindown doctor | grep -A 12 'verbs device rxe0'", &[]),
     row("verbs-perf", "pindown perf --provider verbs --size 64K --churn remap --ops 64", &[]),
     row(
