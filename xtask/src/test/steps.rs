@@ -142,7 +142,7 @@ const BASE: &[Row] = &[
     row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
     row(
         "coherence-verbs-ebpf",
-        "pindown coherence --provider verbs --monitor ebpf --helper --mapping anon-private --event munmap",
+        "pindown coherence --provider verbs --monitor ebpf --mapping anon-private --event munmap",
         &[],
     ),
     row("coherence-odp", "pindown coherence --provider verbs --monitor odp --mapping anon-private", &[]),
@@ -165,7 +165,7 @@ const BASE: &[Row] = &[
 const MATRIX: &[Row] = &[
     row("uffd", "pindown coherence --monitor uffd", &[]),
     row("verbs", "pindown coherence --provider verbs --monitor uffd", &[]),
-    row("verbs-ebpf", "pindown coherence --provider verbs --monitor ebpf --helper", &[]),
+    row("verbs-ebpf", "pindown coherence --provider verbs --monitor ebpf", &[]),
     row("odp", "pindown coherence --provider verbs --monitor odp", &[]),
 ];
 
