@@ -278,8 +278,11 @@ pub unsafe extern "C" fn pindown_provider_new(
     context: *mut c_void,
     provider: Option<&mut MaybeUninit<*mut pindown_provider>>,
 ) -> pindown_status {
-    // SAFETY: the header's preface: `ops` is NULL or leads to as many bytes as its size says.
     enter_unit(|| {
-        give_new(provider, || unsafe { Foreign::new(ops, context) }.map(|f| Box::new(Any::Foreign(f))))
+        give_new(provider, || {
+            // SAFETY: the header's preface: `ops` is NULL or leads to as many bytes as its size says.
+            let foreign = unsafe { Foreign::new(ops, context) }?;
+            Ok(Box::new(Any::Foreign(foreign)))
+        })
     })
 }
