@@ -26,7 +26,7 @@ pub(crate) fn build_library(package: &str, release: bool) -> Result<PathBuf> {
     let profile = if release { "release" } else { "dev" };
     let messages = output(&["build", "-p", package, "--profile", profile, "--message-format=json"])?;
     let parsed = messages.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
-    let last = parsed.filter(|m| m["target"]["crate_types"][0] == "cdylib").last();
+    let last = parsed.rev().find(|m| m["target"]["crate_types"][0] == "cdylib");
     let path = last.and_then(|m| Some(m["filenames"][0].as_str()?.into()));
     path.ok_or_else(|| Error::Other(format!("cargo built no shared library for {package}")))
 }
