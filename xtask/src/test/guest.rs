@@ -5,7 +5,7 @@ use super::report::{Report, Verdict};
 use super::steps::{GuestStep, Row};
 use crate::error::{At, Result};
 use crate::lab::{Lab, quote};
-use crate::{proc, workspace};
+use crate::{capi, cargo, proc, workspace};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -89,11 +89,7 @@ fn vm(step: &GuestStep) -> Result<Command> {
     carried.sort();
     carried.dedup();
     for &item in &carried {
-        match item.split_once(':') {
-            Some(("lib", package)) => c.args(["--library", package]),
-            Some(_) => c.args(["--test", item]),
-            None => c.arg("--file").arg(workspace::root().join(item)),
-        };
+        carry(item, &mut c);
     }
     let pindown = step.rows.iter().any(|r| r.script.contains("pindown "));
     if pindown {
@@ -105,6 +101,28 @@ fn vm(step: &GuestStep) -> Result<Command> {
     }
     c.args(["--", &script(&step.rows)]);
     Ok(c)
+}
+
+/// What takes more than Rust to build may be missing: the row then finds no such file, and skips.
+fn carry(item: &str, c: &mut Command) {
+    if let Some(name) = item.strip_prefix("examples-verbs/") {
+        match cargo::build_verbs_example(name) {
+            Ok(path) => drop(c.arg("--file").arg(path)),
+            Err(error) => {
+                eprintln!("{item} is not carried ({error}): it takes cmake, clang, libnl and libudev")
+            }
+        }
+    } else if let Some(package) = item.strip_prefix("lib:") {
+        c.args(["--library", package]);
+    } else if let Some(example) = item.strip_prefix("c:") {
+        if let Some(path) = capi::guest_program(example) {
+            c.arg("--file").arg(path);
+        }
+    } else if item.contains(':') {
+        c.args(["--test", item]);
+    } else {
+        c.arg("--file").arg(workspace::root().join(item));
+    }
 }
 
 fn script(rows: &[Row]) -> String {

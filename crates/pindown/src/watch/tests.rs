@@ -116,3 +116,38 @@ fn an_overflow_reports_every_region() {
     (0..500).for_each(|_| memory.discard(memory.pages(0, 1)).unwrap());
     assert_eq!(batch(&watch), [(1, Extent::Whole), (2, Extent::Whole)]);
 }
+
+/// What the child says by its exit status: 0 is right.
+fn in_forked_child(watch: &Watch, memory: &Scratch, seen: u64) -> i32 {
+    // SAFETY: the child runs only what the test asks for and ends without the parent's destructors.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let moved = watch.generation() != seen;
+        let mut events = Vec::with_capacity(8);
+        let end = watch.read(&mut events);
+        let all = events.iter().filter(|e| matches!(e, Event::Changed { extent: Extent::Whole, .. })).count();
+        let never_current = watch.generation() != end;
+        let refused = watch.register(memory.pages(0, 1), 99).is_err();
+        let wrong = [moved, all == 2, never_current, refused].iter().position(|right| !right);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(wrong.map_or(0, |i| i as i32 + 1)) };
+    }
+    let mut status = 0;
+    // SAFETY: reaps the child just made.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    libc::WEXITSTATUS(status)
+}
+
+#[test]
+fn a_forked_child_finds_everything_changed_and_its_parent_nothing() {
+    for watch in backends() {
+        let memory = Scratch::new(8).unwrap();
+        watch.register_soon(memory.pages(0, 1), 1);
+        watch.register_soon(memory.pages(4, 1), 2);
+        batch(&watch);
+        let seen = watch.generation();
+        assert_eq!(in_forked_child(&watch, &memory, seen), 0, "{}", watch.monitor().name());
+        memory.discard(memory.pages(4, 1)).unwrap();
+        assert_eq!(batch(&watch), [(2, Extent::Whole)], "the parent's goes on as before");
+    }
+}

@@ -172,12 +172,19 @@ fn open_client(options: &EbpfOptions) -> Result<Client, MonitorError> {
         Loader::Own => own_client(options),
         Loader::Helper(path) => crate::helper::connect(path, options),
         Loader::Auto => own_client(options).or_else(|own| {
-            crate::helper::connect(&crate::helper::default_socket(), options).map_err(|helped| {
-                tracing::debug!("ebpf: no helper either: {helped}");
-                own
-            })
+            let path = crate::helper::default_socket();
+            crate::helper::connect(&path, options).map_err(|helped| neither(own, &path, &helped))
         }),
     }
+}
+
+/// Why this process cannot load the programs, and why the helper does not either.
+fn neither(own: MonitorError, path: &std::path::Path, helped: &MonitorError) -> MonitorError {
+    let MonitorError::Unavailable { what, remedy, source } = own else { return own };
+    let own = source.map(|e| format!("{e}; ")).unwrap_or_default();
+    let helper = std::error::Error::source(helped).map_or_else(|| helped.to_string(), |e| e.to_string());
+    let both = std::io::Error::other(format!("{own}the helper at {}: {helper}", path.display()));
+    MonitorError::Unavailable { what, remedy, source: Some(both) }
 }
 
 fn own_client(options: &EbpfOptions) -> Result<Client, MonitorError> {
