@@ -193,6 +193,13 @@ const TWO_HOSTS: &[Row] = &[
          ip netns exec host0 pindown perf --provider verbs --device rxe0 --connect host1 --size 64K --churn remap --ops 32",
         &[],
     ),
+    row(
+        "perf-odp",
+        "ip netns exec host1 pindown perf --provider verbs --device rxe1 --monitor odp --listen >/dev/null & sleep 1
+         ip netns exec host0 pindown perf --provider verbs --device rxe0 --monitor odp --connect host1 \
+           --size 64K --churn remap --ops 32",
+        &[],
+    ),
     // 256 MiB each way by WRITE and by READ in each mode.
     row(
         "perf-256-mib",
