@@ -52,12 +52,6 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
     (rc == 0).then(|| t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
-/// `geteuid(2)`.
-pub(crate) fn effective_uid() -> u32 {
-    // SAFETY: reads a number; cannot fail.
-    unsafe { libc::geteuid() }
-}
-
 /// The kernel's page size in bytes (`sysconf(3)`).
 pub(crate) fn page_size() -> usize {
     // SAFETY: reads a constant of the system.
