@@ -194,7 +194,8 @@ fn with_monitor(name: &str) -> Moving {
 /// What kinds of descriptors this process has that a cache or its ring would make.
 fn ours_among_descriptors() -> Vec<String> {
     let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-    let targets = links.filter_map(|l| Some(std::fs::read_link(l.path()).ok()?.to_string_lossy().into_owned()));
+    let targets =
+        links.filter_map(|l| Some(std::fs::read_link(l.path()).ok()?.to_string_lossy().into_owned()));
     let kinds = ["io_uring", "userfaultfd", "bpf", "pindown", "/proc/", "perf_event"];
     let of_ours = targets.filter(|t| kinds.iter().any(|k| t.contains(k)));
     // The directory that is being read.

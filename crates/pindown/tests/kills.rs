@@ -66,7 +66,12 @@ impl Victim {
     fn hear(&mut self) -> String {
         loop {
             let mut line = String::new();
-            assert_ne!(self.lines.read_line(&mut line).expect("text"), 0, "it ended: {:?}", self.process.wait());
+            assert_ne!(
+                self.lines.read_line(&mut line).expect("text"),
+                0,
+                "it ended: {:?}",
+                self.process.wait()
+            );
             if let Some(said) = line.trim_end().rsplit_once('#') {
                 return said.1.to_owned();
             }

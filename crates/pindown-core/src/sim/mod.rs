@@ -31,9 +31,9 @@ mod pages;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::sync::{Arc, PoisonError};
 #[cfg(not(tsan))]
 use std::sync::{Mutex, MutexGuard};
-use std::sync::{Arc, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
