@@ -62,18 +62,7 @@ impl Server {
     /// [`HelperError`]: CAP_BPF and CAP_PERFMON are needed for the programs, and write access to the
     /// directory of `path`.
     pub fn start(path: &Path, variant: Option<Variant>, limits: Limits) -> Result<Self, HelperError> {
-        Self::start_without(path, variant, limits, None)
-    }
-
-    /// [`start`](Self::start) with programs left out, to show what they are for.
-    #[doc(hidden)]
-    pub fn start_without(
-        path: &Path,
-        variant: Option<Variant>,
-        limits: Limits,
-        hidden: Option<&str>,
-    ) -> Result<Self, HelperError> {
-        let engine = Engine::new(variant, hidden)?;
+        let engine = Engine::new(variant, None)?;
         let socket = |source| HelperError::Socket { path: path.display().to_string(), source };
         let listener =
             seqpacket::from_systemd().map_or_else(|| seqpacket::listen(path), Ok).map_err(socket)?;
