@@ -114,8 +114,14 @@ const BASE: &[Row] = &[
     ),
     row(
         "queue",
-        "queue && queue_prefetch && queue_fork && everything",
-        &["pindown:queue", "pindown:queue_prefetch", "pindown:queue_fork", "pindown:everything"],
+        "queue && queue_large && queue_prefetch && queue_fork && everything",
+        &[
+            "pindown:queue",
+            "pindown:queue_large",
+            "pindown:queue_prefetch",
+            "pindown:queue_fork",
+            "pindown:everything",
+        ],
     ),
     row("verbs-device", "verbs_device --test-threads 1", &["pindown:verbs_device"]),
     row("verbs-exposure", "verbs_exposure", &["pindown:verbs_exposure"]),
@@ -136,6 +142,12 @@ const MATRIX: &[Row] = &[
     row("uffd", "pindown coherence --monitor uffd", &[]),
     row("verbs", "pindown coherence --provider verbs --monitor uffd", &[]),
     row("odp", "pindown coherence --provider verbs --monitor odp", &[]),
+];
+
+/// What prefetch moves out of the first transfer: 32 MiB take minutes under emulation.
+const COLD: &[Row] = &[
+    row("on-demand", "prefetch_cold --nocapture on_demand", &["pindown:prefetch_cold"]),
+    row("pinned", "prefetch_cold --nocapture --test-threads 1 --skip on_demand", &["pindown:prefetch_cold"]),
 ];
 
 const TWO_HOSTS: &[Row] = &[
@@ -210,6 +222,7 @@ pub(crate) fn guests() -> Vec<GuestStep> {
         matrix(Kernel::Backports),
         matrix(Kernel::Stable),
         matrix(Kernel::Oldstable),
+        GuestStep { label: "prefetch", ..step(Kernel::Backports, Guest::Base, true, 900, COLD) },
         step(Kernel::Backports, Guest::TwoHosts, true, 300, TWO_HOSTS),
         step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
     ]
