@@ -147,8 +147,14 @@ const BASE: &[Row] = &[
     ),
     row(
         "queue",
-        "queue && queue_prefetch && queue_fork && everything",
-        &["pindown:queue", "pindown:queue_prefetch", "pindown:queue_fork", "pindown:everything"],
+        "queue && queue_large && queue_prefetch && queue_fork && everything",
+        &[
+            "pindown:queue",
+            "pindown:queue_large",
+            "pindown:queue_prefetch",
+            "pindown:queue_fork",
+            "pindown:everything",
+        ],
     ),
     // And nothing is left in the kernel after exit.
     row(
@@ -196,6 +202,12 @@ const MATRIX: &[Row] = &[
     row("verbs", "pindown coherence --provider verbs --monitor uffd", &[]),
     row("verbs-ebpf", "pindown coherence --provider verbs --monitor ebpf --helper", &[]),
     row("odp", "pindown coherence --provider verbs --monitor odp", &[]),
+];
+
+/// What prefetch moves out of the first transfer: 32 MiB take minutes under emulation.
+const COLD: &[Row] = &[
+    row("on-demand", "prefetch_cold --nocapture on_demand", &["pindown:prefetch_cold"]),
+    row("pinned", "prefetch_cold --nocapture --test-threads 1 --skip on_demand", &["pindown:prefetch_cold"]),
 ];
 
 const TWO_HOSTS: &[Row] = &[
@@ -345,6 +357,7 @@ pub(crate) fn guests() -> Vec<GuestStep> {
         matrix(Kernel::Oldstable),
         GuestStep { label: "verbs-crates", ..step(Kernel::Backports, Guest::Base, true, 120, VERBS_CRATES) },
         step(Kernel::Backports, Guest::TwoHosts, true, 1800, TWO_HOSTS),
+        GuestStep { label: "prefetch", ..step(Kernel::Backports, Guest::Base, true, 900, COLD) },
         step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
         GuestStep { label: "preloads", ..step(Kernel::Backports, Guest::Engines, true, 3600, PRELOADS) },
     ]

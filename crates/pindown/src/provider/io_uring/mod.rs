@@ -98,6 +98,8 @@ pub struct UringProvider {
     process: Process,
     mappings: Mappings,
     helpers: Helpers,
+    /// Processors, asked for once: the answer comes from files.
+    threads: usize,
 }
 
 /// Whose the table of buffers is.
@@ -276,7 +278,7 @@ unsafe impl Provider for UringProvider {
         caps.max_regions = u64::from(self.slots.count());
         caps.max_region_bytes = uring::MAX_BUFFER_BYTES;
         // Pinning is work for the processor; short ranges take turns at the ring besides.
-        caps.register_threads = thread::available_parallelism().map_or(2, |n| n.get()).clamp(2, 8);
+        caps.register_threads = self.threads;
         caps
     }
 
