@@ -1,5 +1,6 @@
 //! Development tasks: `cargo xtask vm` (the lab) and `cargo xtask test`.
 
+mod bench_peers;
 mod bpf;
 mod cargo;
 mod error;
@@ -28,6 +29,8 @@ enum Task {
     Bpf(bpf::Args),
     /// Run all tests; the last line counts them.
     Test(test::Args),
+    /// Compare the cache with UCX's on this machine (needs libucx-dev, which it installs).
+    BenchPeers(bench_peers::Args),
     /// Run the fuzz targets (needs cargo-fuzz).
     Fuzz(fuzz::Args),
 }
@@ -37,6 +40,7 @@ fn main() {
         Task::Vm(args) => vm::run(args),
         Task::Bpf(args) => bpf::run(args),
         Task::Test(args) => test::run(args),
+        Task::BenchPeers(args) => bench_peers::run(args),
         Task::Fuzz(args) => fuzz::run(args),
     };
     match status {

@@ -1,5 +1,6 @@
 //! The `pindown` command.
 
+mod bench;
 mod coherence;
 mod doctor;
 mod engine;
@@ -33,6 +34,7 @@ enum Verb {
     Perf(perf::Args),
     Coherence(coherence::Args),
     Doctor(doctor::Args),
+    Bench(bench::Args),
     Soak(soak::Args),
     #[cfg(feature = "ebpf")]
     Helper(helper::Args),
@@ -41,6 +43,8 @@ enum Verb {
     Advise(tuning::AdviseArgs),
     Top(top::Args),
     Metrics(top::MetricsArgs),
+    #[command(name = "__subject", hide = true)]
+    Subject(bench::SubjectArgs),
     #[command(name = "__cell", hide = true)]
     Cell(coherence::CellArgs),
     #[command(name = "__file", hide = true)]
@@ -53,6 +57,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "ebpf")]
         Verb::Helper(args) => exit::code(helper::run(&args)),
         Verb::Soak(args) => exit::code(soak::run(&args)),
+        Verb::Bench(args) => exit::code(bench::run(&args)),
+        Verb::Subject(args) => exit::code(bench::run_subject(&args)),
         Verb::Doctor(args) => exit::code(doctor::run(&args)),
         Verb::Trace(args) => exit::code(tuning::trace(&args)),
         Verb::Replay(args) => exit::code(tuning::replay(&args)),
