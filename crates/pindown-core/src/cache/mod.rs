@@ -346,6 +346,11 @@ impl<P: Provider> Cache<P> {
         self.0.stats()
     }
 
+    /// Bytes that the eviction policy keeps beside what is registered; does not grow without bound.
+    pub fn policy_arena_bytes(&self) -> usize {
+        if self.0.drained.is_forked() { 0 } else { self.0.state().policy.arena_bytes() }
+    }
+
     /// The provider.
     pub fn provider(&self) -> &P {
         &self.0.provider

@@ -159,7 +159,7 @@ impl<P: Provider> State<P> {
         }
         self.map.remove(span_of(index, region));
         let removal = if why == RegionState::Evicted { Removal::Evicted } else { Removal::Invalidated };
-        self.policy.removed(index, region.last_use(), removal);
+        self.policy.removed(index, region.range().first_page(), region.last_use(), removal);
         self.doomed.push(Doomed { index, held: false });
         self.urgent |= region.is_at_once();
         counters.regions_live.sub(1);
