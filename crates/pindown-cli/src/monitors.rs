@@ -89,8 +89,8 @@ fn ebpf() -> Result<MonitorChoice, CliError> {
     let Some(socket) = std::env::var_os(HELPER_VARIABLE) else { return Ok(MonitorChoice::Ebpf) };
     let mut options = EbpfOptions::default();
     options.loader = Loader::Helper(socket.into());
-    let monitor = EbpfMonitor::open(&options)
-        .map_err(|error| CliError::machine(chain(&error), remedy(&error)))?;
+    let monitor =
+        EbpfMonitor::open(&options).map_err(|error| CliError::machine(chain(&error), remedy(&error)))?;
     Ok(MonitorChoice::Custom(std::sync::Arc::new(monitor)))
 }
 

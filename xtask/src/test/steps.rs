@@ -52,11 +52,17 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "queue-million", full: true, run: Run::Long(&["test", "-p", "pindown", "--test", "queue"]) },
     always("coherence-root", Run::Pindown(User::Root, &["coherence", "--monitor", "uffd"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence", "--monitor", "uffd"])),
-    // Each cell loads the programs anew: the whole matrix takes a quarter of an hour.
-    always(
-        "coherence-ebpf",
-        Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf", "--mapping", "anon-private"]),
-    ),
+    always("coherence-ebpf", Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf"])),
+    Step {
+        name: "coherence-ebpf-own-programs",
+        full: true,
+        run: Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf", "--own-programs"]),
+    },
+    Step {
+        name: "ebpf-million",
+        full: true,
+        run: Run::Long(&["test", "-p", "pindown", "--features", "ebpf", "--lib", "monitor::ebpf"]),
+    },
     Step { name: "coherence-all-monitors", full: true, run: Run::Pindown(User::Root, &["coherence"]) },
     always("soak-root", Run::Pindown(User::Root, &["soak", "--seconds", "10"])),
     always("soak-plain-user", Run::Pindown(User::Plain, &["soak", "--seconds", "10"])),
@@ -123,6 +129,7 @@ const BASE: &[Row] = &[
     row("coherence-uffd", "pindown coherence --monitor uffd --mapping anon-private", &[]),
     row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
     row("coherence-odp", "pindown coherence --provider verbs --monitor odp --mapping anon-private", &[]),
+    row("coherence-ebpf", "pindown coherence --monitor ebpf --mapping anon-private", &[]),
     // The last: it takes the device away.
     row(
         "verbs-unplug",
@@ -136,6 +143,31 @@ const MATRIX: &[Row] = &[
     row("uffd", "pindown coherence --monitor uffd", &[]),
     row("verbs", "pindown coherence --provider verbs --monitor uffd", &[]),
     row("odp", "pindown coherence --provider verbs --monitor odp", &[]),
+    row("ebpf", "pindown coherence --monitor ebpf", &[]),
+];
+
+/// The eBPF monitor's own tests where fexit programs are taken, each preemption model that the kernel can
+/// be switched to (debugfs; it stays as it is where it cannot).
+const EBPF: &[Row] = &[
+    row(
+        "hooks",
+        "echo 8 >/proc/sys/vm/nr_hugepages
+         PINDOWN_TEST_SCALE=100 lib --test-threads 1 monitor::ebpf watch::",
+        &["pindown:lib"],
+    ),
+    row("helper", "pindown --version && helper --test-threads 1", &["pindown-cli:helper"]),
+    row(
+        "skip-lazy",
+        "echo lazy >/sys/kernel/debug/sched/preempt
+         PINDOWN_SKIP_UNMAPS=100000 PINDOWN_SKIP_SECONDS=1500 PINDOWN_SKIP_MUST_MISS=1 ebpf_skip --nocapture",
+        &["pindown:ebpf_skip"],
+    ),
+    row(
+        "skip-full",
+        "echo full >/sys/kernel/debug/sched/preempt
+         PINDOWN_SKIP_UNMAPS=100000 PINDOWN_SKIP_SECONDS=1500 PINDOWN_SKIP_MUST_MISS=1 ebpf_skip --nocapture",
+        &["pindown:ebpf_skip"],
+    ),
 ];
 
 const TWO_HOSTS: &[Row] = &[
@@ -202,6 +234,7 @@ const ENGINES: &[Row] = &[
 /// The guests: one in every run, the others with `--full`.
 pub(crate) fn guests() -> Vec<GuestStep> {
     let base = |kernel, full| step(kernel, Guest::Base, full, 480, BASE);
+    let ebpf = |kernel| GuestStep { label: "ebpf", ..step(kernel, Guest::Base, true, 7200, EBPF) };
     let matrix = |kernel| GuestStep { label: "matrix", ..step(kernel, Guest::Base, true, 5400, MATRIX) };
     vec![
         base(Kernel::Backports, false),
@@ -210,6 +243,8 @@ pub(crate) fn guests() -> Vec<GuestStep> {
         matrix(Kernel::Backports),
         matrix(Kernel::Stable),
         matrix(Kernel::Oldstable),
+        ebpf(Kernel::Backports),
+        ebpf(Kernel::Stable),
         step(Kernel::Backports, Guest::TwoHosts, true, 300, TWO_HOSTS),
         step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
     ]
