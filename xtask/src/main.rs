@@ -1,6 +1,7 @@
 //! Development tasks: `cargo xtask vm` (the lab) and `cargo xtask test`.
 
 mod bpf;
+mod capi;
 mod cargo;
 mod error;
 mod fuzz;
@@ -26,6 +27,10 @@ enum Task {
     Vm(vm::Args),
     /// Rebuild the committed BPF object, or check it.
     Bpf(bpf::Args),
+    /// Make the committed C header anew, or check it.
+    Header(capi::HeaderArgs),
+    /// Install the C library and the command line tool under a prefix.
+    Install(capi::InstallArgs),
     /// Run all tests; the last line counts them.
     Test(test::Args),
     /// Run the fuzz targets (needs cargo-fuzz).
@@ -36,6 +41,8 @@ fn main() {
     let status = match Cli::parse().task {
         Task::Vm(args) => vm::run(args),
         Task::Bpf(args) => bpf::run(args),
+        Task::Header(args) => capi::header(args),
+        Task::Install(args) => capi::install(args),
         Task::Test(args) => test::run(args),
         Task::Fuzz(args) => fuzz::run(args),
     };

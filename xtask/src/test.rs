@@ -5,6 +5,9 @@ mod host;
 mod report;
 mod steps;
 
+pub(crate) use host::CANNOT;
+pub(crate) use report::Verdict;
+
 use crate::error::Result;
 use report::Report;
 use std::time::Instant;

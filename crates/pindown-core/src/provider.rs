@@ -22,6 +22,8 @@ pub struct ProviderCaps {
     pub coherent: bool,
     /// Most registrations that one request can name (verbs: `max_sge`).
     pub max_segments: usize,
+    /// On how many threads at a time it is worth registering: as many as the provider makes progress on.
+    pub register_threads: usize,
 }
 
 impl Default for ProviderCaps {
@@ -33,6 +35,7 @@ impl Default for ProviderCaps {
             may_widen: true,
             coherent: false,
             max_segments: usize::MAX,
+            register_threads: 4,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! - `overlap`: 64 submissions to a device that takes 1 ms each, against the same in turn; and how long
 //!   another thread's hits take meanwhile.
 //! - `large`: 4 GiB of populated memory on io_uring in parallel pieces, against the same pieces in turn on
-//!   one ring. Median of five, taken alternately. Bytes by PINDOWN_BENCH_BYTES.
+//!   one ring. Median of nine, taken alternately. Bytes by PINDOWN_BENCH_BYTES.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -157,11 +157,10 @@ mod large {
         for small_pages in [true, false] {
             let memory = Memory::new(bytes.unwrap_or(4 << 30), small_pages);
             let (mut turn, mut parallel) = (Vec::new(), Vec::new());
-            for _ in 0..5 {
+            for _ in 0..9 {
                 turn.push(in_turn(&memory));
                 parallel.push(in_pieces(&memory));
             }
-            println!("large: runs {turn:?} {parallel:?}");
             let (turn, parallel) = (median(turn), median(parallel));
             let pages = if small_pages { "small" } else { "huge" };
             let gain = turn.as_secs_f64() / parallel.as_secs_f64();

@@ -30,6 +30,7 @@ pub(crate) fn run(step: &Step, no_vm: bool) -> Verdict {
         },
         Run::TestsAsPlainUser(args) => tests_as_plain_user(args),
         Run::Pindown(user, args) => pindown(*user, args),
+        Run::CLibrary => crate::capi::verdict(),
     };
     verdict.unwrap_or_else(|e| Verdict::Failed(e.to_string()))
 }

@@ -34,6 +34,8 @@ pub(crate) enum Run {
     TestsAsPlainUser(&'static [&'static str]),
     /// `pindown ARGS`; its exit status 3 ("this machine cannot") is a skip.
     Pindown(User, &'static [&'static str]),
+    /// The C library, installed into a prefix, and its tests in C.
+    CLibrary,
 }
 
 const fn always(name: &'static str, run: Run) -> Step {
@@ -66,6 +68,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "coherence-all-monitors", full: true, run: Run::Pindown(User::Root, &["coherence"]) },
     always("soak-root", Run::Pindown(User::Root, &["soak", "--seconds", "10"])),
     always("soak-plain-user", Run::Pindown(User::Plain, &["soak", "--seconds", "10"])),
+    always("c-library", Run::CLibrary),
     always("lab", Run::Boots(&["test", "-p", "xtask", "--test", "vm", "--", "--ignored"])),
 ];
 
@@ -86,7 +89,8 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// A script; `pindown` and what is carried are on its PATH.
     pub(crate) script: &'static str,
-    /// What to carry: test targets as PACKAGE:NAME, files by their path in the workspace.
+    /// What to carry: test targets as PACKAGE:NAME, shared libraries as lib:PACKAGE, the C library's examples as
+    /// c:NAME, files by their path in the workspace.
     pub(crate) carry: &'static [&'static str],
 }
 
@@ -123,13 +127,39 @@ const BASE: &[Row] = &[
         "queue && queue_prefetch && queue_fork && everything",
         &["pindown:queue", "pindown:queue_prefetch", "pindown:queue_fork", "pindown:everything"],
     ),
-    row("verbs-device", "verbs_device --test-threads 1", &["pindown:verbs_device"]),
+    // And nothing is left in the kernel after exit.
+    row(
+        "verbs-device",
+        "verbs_device --test-threads 1 --nocapture && ! rdma resource show mr | grep .",
+        &["pindown:verbs_device"],
+    ),
     row("verbs-exposure", "verbs_exposure", &["pindown:verbs_exposure"]),
     row("verbs-queue", "verbs_queue", &["pindown:verbs_queue"]),
+    row("verbs-readme", "verbs_readme", &["pindown:verbs_readme"]),
+    row("verbs-doctor", "pindown doctor | grep -A 12 'verbs device rxe0'", &[]),
+    row("verbs-perf", "pindown perf --provider verbs --size 64K --churn remap --ops 64", &[]),
+    row(
+        "c-library",
+        "[ -x ./c_verbs_write ] || { echo 'skipped: not compiled'; exit 3; }
+         c_io_uring_write && c_verbs_write rxe0 1",
+        &["c:verbs_write", "c:io_uring_write"],
+    ),
     row("coherence-uffd", "pindown coherence --monitor uffd --mapping anon-private", &[]),
     row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
+    row(
+        "coherence-verbs-ebpf",
+        "pindown coherence --provider verbs --monitor ebpf --mapping anon-private",
+        &[],
+    ),
     row("coherence-odp", "pindown coherence --provider verbs --monitor odp --mapping anon-private", &[]),
     row("coherence-ebpf", "pindown coherence --monitor ebpf --mapping anon-private", &[]),
+    // What is left behind at exit goes with the process.
+    row(
+        "verbs-preload",
+        "LD_PRELOAD=/job/libpindown_verbs.so PINDOWN_MONITOR=uffd verbs_preload --test-threads 1 &&
+         test -z \"$(rdma resource show mr)\"",
+        &["lib:pindown-preload-verbs", "pindown-preload-verbs:verbs_preload"],
+    ),
     // The last: it takes the device away.
     row(
         "verbs-unplug",
@@ -142,6 +172,7 @@ const BASE: &[Row] = &[
 const MATRIX: &[Row] = &[
     row("uffd", "pindown coherence --monitor uffd", &[]),
     row("verbs", "pindown coherence --provider verbs --monitor uffd", &[]),
+    row("verbs-ebpf", "pindown coherence --provider verbs --monitor ebpf", &[]),
     row("odp", "pindown coherence --provider verbs --monitor odp", &[]),
     row("ebpf", "pindown coherence --monitor ebpf", &[]),
 ];
@@ -194,6 +225,28 @@ const TWO_HOSTS: &[Row] = &[
          ip netns exec host0 pindown perf --provider verbs --device rxe0 --connect host1 --size 64K --churn remap --ops 32",
         &[],
     ),
+    // 256 MiB each way by WRITE and by READ in each mode.
+    row(
+        "perf-256-mib",
+        "ip netns exec host1 pindown perf --provider verbs --device rxe1 --listen >/dev/null & sleep 1
+         ip netns exec host0 pindown perf --provider verbs --device rxe0 --connect host1 --size 1M --churn remap \
+           --op write --op read --ops 256",
+        &[],
+    ),
+];
+
+/// Programs on the verbs crates, with pindown's registrations.
+const VERBS_CRATES: &[Row] = &[
+    row(
+        "sideway",
+        "[ -x /job/sideway_write ] || exit 3; sideway_write rxe0",
+        &["examples-verbs/sideway_write"],
+    ),
+    row(
+        "ibverbs",
+        "[ -x /job/ibverbs_write ] || exit 3; ibverbs_write rxe0",
+        &["examples-verbs/ibverbs_write"],
+    ),
 ];
 
 /// Existing engines over soft-RoCE, their data checked.
@@ -231,23 +284,71 @@ const ENGINES: &[Row] = &[
     ),
 ];
 
+/// pindown under engines and programs that do not know of it.
+const PRELOADS: &[Row] = &[
+    row(
+        "verbs",
+        "export PINDOWN_SUMMARY=1 LD_PRELOAD=/job/libpindown_verbs.so
+         for monitor in ebpf uffd; do
+           PINDOWN_MONITOR=$monitor verbs_preload --include-ignored --skip leaves_everything --nocapture --test-threads 1 || exit
+         done
+         unset LD_PRELOAD; test -z \"$(rdma resource show mr)\"",
+        &["lib:pindown-preload-verbs", "pindown-preload-verbs:verbs_preload"],
+    ),
+    row(
+        "verbs-perftest",
+        "export PINDOWN_SUMMARY=1
+         for test in ib_write_bw ib_read_bw ib_send_bw; do
+           LD_PRELOAD=/job/libpindown_verbs.so $test -d rxe0 -x 1 -s 65536 -n 100 & sleep 2
+           LD_PRELOAD=/job/libpindown_verbs.so $test -d rxe0 -x 1 -s 65536 -n 100 10.9.0.1 && wait $! || exit
+         done
+         test -z \"$(rdma resource show mr)\"",
+        &["lib:pindown-preload-verbs"],
+    ),
+    row(
+        "verbs-pyverbs",
+        "LD_PRELOAD=/job/libpindown_verbs.so PINDOWN_SUMMARY=1 python3 pyverbs_remap.py rxe0 1",
+        &["lib:pindown-preload-verbs", "xtask/lab/pyverbs_remap.py"],
+    ),
+    row(
+        "verbs-jemalloc",
+        "export LD_PRELOAD='libjemalloc.so.2 /job/libpindown_verbs.so'
+         verbs_preload --skip leaves_everything --test-threads 1",
+        &["lib:pindown-preload-verbs", "pindown-preload-verbs:verbs_preload"],
+    ),
+    row("mpi-ucx", "sh mpi_changes.sh open-mpi-ucx", MPI),
+    row("mpi-ofi", "sh mpi_changes.sh open-mpi-ofi", MPI),
+    row("mpi-mpich", "sh mpi_changes.sh mpich", MPI),
+];
+
+const MPI: &[&str] = &[
+    "xtask/lab/mpi_changes.sh",
+    "lib:pindown-preload-ucx",
+    "lib:pindown-preload-fabric",
+    "pindown-preload:mpi_changes",
+];
+
 /// The guests: one in every run, the others with `--full`.
 pub(crate) fn guests() -> Vec<GuestStep> {
     let base = |kernel, full| step(kernel, Guest::Base, full, 480, BASE);
     let ebpf = |kernel| GuestStep { label: "ebpf", ..step(kernel, Guest::Base, true, 7200, EBPF) };
     let matrix = |kernel| GuestStep { label: "matrix", ..step(kernel, Guest::Base, true, 5400, MATRIX) };
     vec![
-        base(Kernel::Backports, false),
-        base(Kernel::Stable, true),
-        base(Kernel::Oldstable, true),
-        matrix(Kernel::Backports),
-        matrix(Kernel::Stable),
-        matrix(Kernel::Oldstable),
-        ebpf(Kernel::Backports),
-        ebpf(Kernel::Stable),
-        step(Kernel::Backports, Guest::TwoHosts, true, 300, TWO_HOSTS),
-        step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
-    ]
+            base(Kernel::Backports, false),
+            base(Kernel::Stable, true),
+            base(Kernel::Oldstable, true),
+            matrix(Kernel::Backports),
+            matrix(Kernel::Stable),
+            matrix(Kernel::Oldstable),
+            ebpf(Kernel::Backports),
+            ebpf(Kernel::Stable),
+            step(Kernel::Backports, Guest::TwoHosts, true, 300, TWO_HOSTS),
+    =======
+            GuestStep { label: "verbs-crates", ..step(Kernel::Backports, Guest::Base, true, 120, VERBS_CRATES) },
+            step(Kernel::Backports, Guest::TwoHosts, true, 1800, TWO_HOSTS),
+            step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
+            GuestStep { label: "preloads", ..step(Kernel::Backports, Guest::Engines, true, 3600, PRELOADS) },
+        ]
 }
 
 fn step(kernel: Kernel, guest: Guest, full: bool, timeout_s: u64, rows: &[Row]) -> GuestStep {

@@ -7,7 +7,7 @@ use super::shadow::{Room, Shadow};
 use super::{EvictionPolicy, Inserted, Removal, Shortage, UseWord, Uses};
 
 /// How many registrations an eviction looks at.
-const CANDIDATES: usize = 16;
+const CANDIDATES: usize = 8;
 /// How many of the worst that an eviction saw the next one looks at again.
 const KEPT: usize = 8;
 /// Another ranking must cost less than this share of the present one's.
@@ -79,9 +79,9 @@ impl Adaptive {
         }
     }
 
-    /// Keeps the simulations at 256 entries or more, and at most at a sixteenth.
+    /// Keeps the simulations at 128 entries or more, and at most at a sixteenth.
     fn set_sampling(&mut self) {
-        let wanted = (self.entries.len() as u64 / 256).max(1).ilog2().min(4);
+        let wanted = (self.entries.len() as u64 / 128).max(1).ilog2().min(4);
         if wanted > self.sampling_shift {
             self.sampling_shift = wanted;
             self.shadow.thin(wanted);

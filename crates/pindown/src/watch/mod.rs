@@ -33,6 +33,7 @@
 mod regions;
 #[cfg(test)]
 mod tests;
+mod word;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -269,6 +270,7 @@ fn ring_on_change(monitor: &Arc<dyn Monitor>, notifier: &Notifier, bell: &Arc<Ev
         return Ok(());
     }
     let (notifier, bell) = (notifier.clone(), Arc::downgrade(bell));
+    crate::sys::stay_loaded::stay_loaded();
     let ring = move || {
         crate::sys::block_signals();
         while let Some(bell) = bell.upgrade() {

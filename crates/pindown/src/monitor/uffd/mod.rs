@@ -89,6 +89,9 @@ pub struct UffdOptions {
     pub grace: bool,
 }
 
+const IN_GRACE: Subscription =
+    Subscription::Uncacheable("grace period: its pages were just discarded, and the call may not be over");
+
 impl Default for UffdOptions {
     fn default() -> Self {
         Self { settle: true, grace: true }
@@ -127,14 +130,18 @@ impl Uffd {
                 }
                 Ok(stamp.map_or_else(Subscription::Uncacheable, Subscription::Checked))
             }
+            // Looked at before too, since arming takes the mmap lock for writing.
+            Ground::Anonymous { .. } if self.is_in_grace(hub, range) => Ok(IN_GRACE),
             Ground::Anonymous { .. } => Ok(match hub.arm(range)? {
                 Armed::No(why) => Subscription::Uncacheable(why),
-                Armed::Yes if self.options.grace && hub.grace.contains(range) => Subscription::Uncacheable(
-                    "grace period: its pages were just discarded, and the call may not be over",
-                ),
+                Armed::Yes if self.is_in_grace(hub, range) => IN_GRACE,
                 Armed::Yes => Subscription::Events,
             }),
         }
+    }
+
+    fn is_in_grace(&self, hub: &Hub, range: PageRange) -> bool {
+        self.options.grace && hub.grace.contains(range)
     }
 }
 

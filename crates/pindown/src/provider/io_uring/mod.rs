@@ -273,6 +273,8 @@ unsafe impl Provider for UringProvider {
         let mut caps = ProviderCaps::default();
         caps.max_regions = u64::from(self.slots.count());
         caps.max_region_bytes = uring::MAX_BUFFER_BYTES;
+        // Pinning is work for the processor; short ranges take turns at the ring besides.
+        caps.register_threads = thread::available_parallelism().map_or(2, |n| n.get()).clamp(2, 8);
         caps
     }
 
