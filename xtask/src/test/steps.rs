@@ -83,11 +83,17 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "queue-million", full: true, run: Run::Long(&["test", "-p", "pindown", "--test", "queue"]) },
     always("coherence-root", Run::Pindown(User::Root, &["coherence", "--monitor", "uffd"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence", "--monitor", "uffd"])),
-    // Each cell loads the programs anew: the whole matrix takes a quarter of an hour.
-    always(
-        "coherence-ebpf",
-        Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf", "--mapping", "anon-private"]),
-    ),
+    always("coherence-ebpf", Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf"])),
+    Step {
+        name: "coherence-ebpf-own-programs",
+        full: true,
+        run: Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf", "--own-programs"]),
+    },
+    Step {
+        name: "ebpf-million",
+        full: true,
+        run: Run::Long(&["test", "-p", "pindown", "--features", "ebpf", "--lib", "monitor::ebpf"]),
+    },
     Step { name: "coherence-all-monitors", full: true, run: Run::Pindown(User::Root, &["coherence"]) },
     always("soak-root", Run::Pindown(User::Root, &["soak", "--seconds", "10"])),
     always("soak-plain-user", Run::Pindown(User::Plain, &["soak", "--seconds", "10"])),
@@ -177,10 +183,11 @@ const BASE: &[Row] = &[
     row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
     row(
         "coherence-verbs-ebpf",
-        "pindown coherence --provider verbs --monitor ebpf --helper --mapping anon-private",
+        "pindown coherence --provider verbs --monitor ebpf --mapping anon-private",
         &[],
     ),
     row("coherence-odp", "pindown coherence --provider verbs --monitor odp --mapping anon-private", &[]),
+    row("coherence-ebpf", "pindown coherence --monitor ebpf --mapping anon-private", &[]),
     // What is left behind at exit goes with the process.
     row(
         "verbs-preload",
@@ -200,8 +207,33 @@ const BASE: &[Row] = &[
 const MATRIX: &[Row] = &[
     row("uffd", "pindown coherence --monitor uffd", &[]),
     row("verbs", "pindown coherence --provider verbs --monitor uffd", &[]),
-    row("verbs-ebpf", "pindown coherence --provider verbs --monitor ebpf --helper", &[]),
+    row("verbs-ebpf", "pindown coherence --provider verbs --monitor ebpf", &[]),
     row("odp", "pindown coherence --provider verbs --monitor odp", &[]),
+    row("ebpf", "pindown coherence --monitor ebpf", &[]),
+];
+
+/// The eBPF monitor's own tests where fexit programs are taken, each preemption model that the kernel can
+/// be switched to (debugfs; it stays as it is where it cannot).
+const EBPF: &[Row] = &[
+    row(
+        "hooks",
+        "echo 8 >/proc/sys/vm/nr_hugepages
+         PINDOWN_TEST_SCALE=100 lib --test-threads 1 monitor::ebpf watch::",
+        &["pindown:lib"],
+    ),
+    row("helper", "pindown --version && helper --test-threads 1", &["pindown-cli:helper"]),
+    row(
+        "skip-lazy",
+        "echo lazy >/sys/kernel/debug/sched/preempt
+         PINDOWN_SKIP_UNMAPS=100000 PINDOWN_SKIP_SECONDS=1500 PINDOWN_SKIP_MUST_MISS=1 ebpf_skip --nocapture",
+        &["pindown:ebpf_skip"],
+    ),
+    row(
+        "skip-full",
+        "echo full >/sys/kernel/debug/sched/preempt
+         PINDOWN_SKIP_UNMAPS=100000 PINDOWN_SKIP_SECONDS=1500 PINDOWN_SKIP_MUST_MISS=1 ebpf_skip --nocapture",
+        &["pindown:ebpf_skip"],
+    ),
 ];
 
 /// What prefetch moves out of the first transfer: 32 MiB take minutes under emulation.
@@ -347,6 +379,7 @@ const MPI: &[&str] = &[
 /// The guests: one in every run, the others with `--full`.
 pub(crate) fn guests() -> Vec<GuestStep> {
     let base = |kernel, full| step(kernel, Guest::Base, full, 480, BASE);
+    let ebpf = |kernel| GuestStep { label: "ebpf", ..step(kernel, Guest::Base, true, 7200, EBPF) };
     let matrix = |kernel| GuestStep { label: "matrix", ..step(kernel, Guest::Base, true, 5400, MATRIX) };
     vec![
         base(Kernel::Backports, false),
@@ -355,6 +388,8 @@ pub(crate) fn guests() -> Vec<GuestStep> {
         matrix(Kernel::Backports),
         matrix(Kernel::Stable),
         matrix(Kernel::Oldstable),
+        ebpf(Kernel::Backports),
+        ebpf(Kernel::Stable),
         GuestStep { label: "verbs-crates", ..step(Kernel::Backports, Guest::Base, true, 120, VERBS_CRATES) },
         step(Kernel::Backports, Guest::TwoHosts, true, 1800, TWO_HOSTS),
         GuestStep { label: "prefetch", ..step(Kernel::Backports, Guest::Base, true, 900, COLD) },
