@@ -273,6 +273,7 @@ unsafe impl Provider for UringProvider {
         let mut caps = ProviderCaps::default();
         caps.max_regions = u64::from(self.slots.count());
         caps.max_region_bytes = uring::MAX_BUFFER_BYTES;
+        crate::budget::kernel_memory::IO_URING.tell(&mut caps);
         caps
     }
 
