@@ -279,6 +279,7 @@ unsafe impl Provider for UringProvider {
         caps.max_region_bytes = uring::MAX_BUFFER_BYTES;
         // Pinning is work for the processor; short ranges take turns at the ring besides.
         caps.register_threads = self.threads;
+        crate::budget::kernel_memory::IO_URING.tell(&mut caps);
         caps
     }
 
