@@ -126,7 +126,7 @@ fn child(n: u64, inherited: &Moving, shared: &Map, heap: &[u8]) {
     shared.fill(0xc1);
     shared.unmap_and_map_again();
     drop(vec![1u8; 1 << 20]); // mapped and unmapped by malloc
-    if n % 10 == 0 {
+    if n.is_multiple_of(10) {
         own_cache(n, shared);
     }
 }
