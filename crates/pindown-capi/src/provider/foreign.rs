@@ -270,8 +270,8 @@ unsafe fn name(name: *const c_char) -> &'static str {
     })
 }
 
-/// A provider of your own. `ops` is copied; `context` is passed to each of its functions until `release` is called.
-/// On failure `release` is not called.
+/// A provider of your own. `ops` is copied; `context` is passed to each of its functions until `release` is called, which
+/// may be after pindown_cache_free returned. On failure `release` is not called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pindown_provider_new(
     ops: *const pindown_provider_ops,
