@@ -183,7 +183,7 @@ const EBPF: &[Row] = &[
     row(
         "hooks",
         "echo 8 >/proc/sys/vm/nr_hugepages
-         PINDOWN_TEST_SCALE=100 lib --test-threads 1 monitor::ebpf watch::",
+         PINDOWN_TEST_SCALE=10 lib --test-threads 1 monitor::ebpf watch::",
         &["pindown:lib"],
     ),
     row("helper", "pindown --version && helper --test-threads 1", &["pindown-cli:helper"]),
@@ -334,21 +334,20 @@ pub(crate) fn guests() -> Vec<GuestStep> {
     let ebpf = |kernel| GuestStep { label: "ebpf", ..step(kernel, Guest::Base, true, 7200, EBPF) };
     let matrix = |kernel| GuestStep { label: "matrix", ..step(kernel, Guest::Base, true, 5400, MATRIX) };
     vec![
-            base(Kernel::Backports, false),
-            base(Kernel::Stable, true),
-            base(Kernel::Oldstable, true),
-            matrix(Kernel::Backports),
-            matrix(Kernel::Stable),
-            matrix(Kernel::Oldstable),
-            ebpf(Kernel::Backports),
-            ebpf(Kernel::Stable),
-            step(Kernel::Backports, Guest::TwoHosts, true, 300, TWO_HOSTS),
-    =======
-            GuestStep { label: "verbs-crates", ..step(Kernel::Backports, Guest::Base, true, 120, VERBS_CRATES) },
-            step(Kernel::Backports, Guest::TwoHosts, true, 1800, TWO_HOSTS),
-            step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
-            GuestStep { label: "preloads", ..step(Kernel::Backports, Guest::Engines, true, 3600, PRELOADS) },
-        ]
+        base(Kernel::Backports, false),
+        base(Kernel::Stable, true),
+        base(Kernel::Oldstable, true),
+        matrix(Kernel::Backports),
+        matrix(Kernel::Stable),
+        matrix(Kernel::Oldstable),
+        ebpf(Kernel::Backports),
+        ebpf(Kernel::Stable),
+        step(Kernel::Backports, Guest::TwoHosts, true, 300, TWO_HOSTS),
+        GuestStep { label: "verbs-crates", ..step(Kernel::Backports, Guest::Base, true, 120, VERBS_CRATES) },
+        step(Kernel::Backports, Guest::TwoHosts, true, 1800, TWO_HOSTS),
+        step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
+        GuestStep { label: "preloads", ..step(Kernel::Backports, Guest::Engines, true, 3600, PRELOADS) },
+    ]
 }
 
 fn step(kernel: Kernel, guest: Guest, full: bool, timeout_s: u64, rows: &[Row]) -> GuestStep {
