@@ -32,10 +32,28 @@ pub(crate) enum Run {
     Boots(&'static [&'static str]),
     /// The test binaries that `cargo ARGS --no-run` builds, run by a plain user.
     TestsAsPlainUser(&'static [&'static str]),
+    /// `cargo xtask fuzz`, so many seconds a target.
+    Fuzz(u32),
+    /// The stress tests of `cargo ARGS`, built with a sanitizer.
+    Sanitized(Sanitizer, &'static [&'static str]),
+    /// malloc storms for so many seconds, with the allocator of this library preloaded if one is named.
+    Storm(Option<&'static str>, u32),
+    /// What is only for tests is not in the release binary.
+    ReleaseHooks,
     /// `pindown ARGS`; its exit status 3 ("this machine cannot") is a skip.
     Pindown(User, &'static [&'static str]),
     /// The C library, installed into a prefix, and its tests in C.
     CLibrary,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sanitizer {
+    Address,
+    Thread,
+}
+
+const fn full(name: &'static str, run: Run) -> Step {
+    Step { name, full: true, run }
 }
 
 const fn always(name: &'static str, run: Run) -> Step {
@@ -45,11 +63,22 @@ const fn always(name: &'static str, run: Run) -> Step {
 const HIT_INSTRUCTIONS: &[&str] =
     &["test", "-p", "pindown", "--test", "hit_instructions", "--", "--ignored", "--nocapture"];
 
+const STRESS: &[&str] = &["test", "-p", "pindown", "--no-default-features", "--test", "stress"];
+
 pub(crate) const STEPS: &[Step] = &[
     always("workspace", Run::Cargo(&["test", "--workspace", "--all-features"])),
     always("workspace-plain-user", Run::TestsAsPlainUser(&["test", "--workspace", "--all-features"])),
     always("loom", Run::Loom(&["test", "-p", "pindown-core", "--release", "--lib", "loom_models"])),
     always("shuttle", Run::Shuttle(&["test", "-p", "pindown", "--lib", "queue::model"])),
+    always("fuzz", Run::Fuzz(60)),
+    full("stress-asan", Run::Sanitized(Sanitizer::Address, STRESS)),
+    full("stress-tsan", Run::Sanitized(Sanitizer::Thread, STRESS)),
+    full("malloc-storm-glibc", Run::Storm(None, 60)),
+    full("malloc-storm-jemalloc", Run::Storm(Some("libjemalloc.so.2"), 60)),
+    full("malloc-storm-mimalloc", Run::Storm(Some("libmimalloc.so.2"), 60)),
+    full("release-hooks", Run::ReleaseHooks),
+    full("forks-1000", Run::Long(&["test", "-p", "pindown", "--test", "forks"])),
+    full("kills-300", Run::Long(&["test", "-p", "pindown", "--test", "kills"])),
     Step { name: "hit-instructions", full: true, run: Run::Cargo(HIT_INSTRUCTIONS) },
     Step { name: "queue-million", full: true, run: Run::Long(&["test", "-p", "pindown", "--test", "queue"]) },
     always("coherence-root", Run::Pindown(User::Root, &["coherence", "--monitor", "uffd"])),
@@ -124,8 +153,14 @@ const BASE: &[Row] = &[
     ),
     row(
         "queue",
-        "queue && queue_prefetch && queue_fork && everything",
-        &["pindown:queue", "pindown:queue_prefetch", "pindown:queue_fork", "pindown:everything"],
+        "queue && queue_large && queue_prefetch && queue_fork && everything",
+        &[
+            "pindown:queue",
+            "pindown:queue_large",
+            "pindown:queue_prefetch",
+            "pindown:queue_fork",
+            "pindown:everything",
+        ],
     ),
     // And nothing is left in the kernel after exit.
     row(
@@ -201,6 +236,12 @@ const EBPF: &[Row] = &[
     ),
 ];
 
+/// What prefetch moves out of the first transfer: 32 MiB take minutes under emulation.
+const COLD: &[Row] = &[
+    row("on-demand", "prefetch_cold --nocapture on_demand", &["pindown:prefetch_cold"]),
+    row("pinned", "prefetch_cold --nocapture --test-threads 1 --skip on_demand", &["pindown:prefetch_cold"]),
+];
+
 const TWO_HOSTS: &[Row] = &[
     row(
         "pingpong",
@@ -223,6 +264,13 @@ const TWO_HOSTS: &[Row] = &[
         "perf",
         "ip netns exec host1 pindown perf --provider verbs --device rxe1 --listen & sleep 1
          ip netns exec host0 pindown perf --provider verbs --device rxe0 --connect host1 --size 64K --churn remap --ops 32",
+        &[],
+    ),
+    row(
+        "perf-odp",
+        "ip netns exec host1 pindown perf --provider verbs --device rxe1 --monitor odp --listen >/dev/null & sleep 1
+         ip netns exec host0 pindown perf --provider verbs --device rxe0 --monitor odp --connect host1 \
+           --size 64K --churn remap --ops 32",
         &[],
     ),
     // 256 MiB each way by WRITE and by READ in each mode.
@@ -342,9 +390,9 @@ pub(crate) fn guests() -> Vec<GuestStep> {
         matrix(Kernel::Oldstable),
         ebpf(Kernel::Backports),
         ebpf(Kernel::Stable),
-        step(Kernel::Backports, Guest::TwoHosts, true, 300, TWO_HOSTS),
         GuestStep { label: "verbs-crates", ..step(Kernel::Backports, Guest::Base, true, 120, VERBS_CRATES) },
         step(Kernel::Backports, Guest::TwoHosts, true, 1800, TWO_HOSTS),
+        GuestStep { label: "prefetch", ..step(Kernel::Backports, Guest::Base, true, 900, COLD) },
         step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
         GuestStep { label: "preloads", ..step(Kernel::Backports, Guest::Engines, true, 3600, PRELOADS) },
     ]

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
+use std::mem::transmute;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
@@ -40,9 +41,11 @@ pub unsafe extern "C" fn ucs_rcache_get(
     e: Word,
 ) -> c_int {
     static REAL: OnceLock<Option<RcacheGet>> = OnceLock::new();
-    // SAFETY: ucs_rcache_get, see above.
-    let find =
-        || ucs(c"ucs_rcache_get").map(|f| unsafe { std::mem::transmute::<NonNull<c_void>, RcacheGet>(f) });
+    let find = || {
+        let found = ucs(c"ucs_rcache_get")?;
+        // SAFETY: ucs_rcache_get, see above.
+        Some(unsafe { transmute::<NonNull<c_void>, RcacheGet>(found) })
+    };
     let Some(real) = REAL.get_or_init(find) else { return NO_RESOURCE };
     let outer = INSIDE.replace(true);
     let range = PageRange::covering(address.addr(), length);
@@ -70,7 +73,7 @@ pub unsafe extern "C" fn ucs_pgtable_lookup(pgtable: *const c_void, address: usi
     let find = || {
         let found = ucs(c"ucs_pgtable_lookup")?;
         // SAFETY: ucs_pgtable_lookup(const ucs_pgtable_t *, ucs_pgt_addr_t), <ucs/datastruct/pgtable.h>.
-        Some(unsafe { std::mem::transmute::<NonNull<c_void>, PgtableLookup>(found) })
+        Some(unsafe { transmute::<NonNull<c_void>, PgtableLookup>(found) })
     };
     let Some(real) = REAL.get_or_init(find) else { return ptr::null_mut() };
     let outer = INSIDE.replace(true);
