@@ -218,7 +218,7 @@ const EBPF: &[Row] = &[
     row(
         "hooks",
         "echo 8 >/proc/sys/vm/nr_hugepages
-         PINDOWN_TEST_SCALE=100 lib --test-threads 1 monitor::ebpf watch::",
+         PINDOWN_TEST_SCALE=10 lib --test-threads 1 monitor::ebpf watch::",
         &["pindown:lib"],
     ),
     row("helper", "pindown --version && helper --test-threads 1", &["pindown-cli:helper"]),
