@@ -215,7 +215,7 @@ impl<'a> Sim<'a> {
     }
 
     fn remove(&mut self, object: u32, why: Removal) {
-        self.policy.removed(object, self.table.word(object), why);
+        self.policy.removed(object, self.id(object), self.table.word(object), why);
         self.table.states[object as usize].resident = false;
         self.live_pages -= pages(&self.table.workload.objects[object as usize]);
         self.live_regions -= 1;

@@ -6,7 +6,7 @@ use super::clock::{is_sampled, mix};
 use super::rule::{Candidate, Rule};
 
 /// How many entries an eviction looks at.
-const CANDIDATES: usize = 16;
+const CANDIDATES: usize = 8;
 const RULES: usize = Rule::ALL.len();
 const OUT: u32 = u32::MAX;
 
@@ -74,6 +74,14 @@ impl Shadow {
                 self.caches[rule].members[seen.place[rule] as usize] = at as u32;
             }
         }
+    }
+
+    /// Memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        // A hash table's slot has a control byte and is one of eight that are not in use.
+        let slot = (size_of::<(u64, u32)>() + 1) * 8 / 7;
+        let members: usize = self.caches.iter().map(|c| c.members.capacity() * size_of::<u32>()).sum();
+        self.seen.capacity() * size_of::<Seen>() + self.ids.capacity() * slot + members
     }
 
     /// A request for `id`, whose size and price are known when it was just registered.

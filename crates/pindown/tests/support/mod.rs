@@ -1,6 +1,10 @@
 //! What the tests against the real kernel share.
 #![allow(dead_code)] // each test binary uses a part
 
+pub(crate) mod child;
+#[cfg(all(feature = "io-uring", feature = "uffd"))]
+pub(crate) mod moving;
+
 use std::io;
 use std::process::Command;
 use std::ptr;
