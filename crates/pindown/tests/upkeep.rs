@@ -112,7 +112,13 @@ fn worker_ns() -> u64 {
 fn sweeping_a_hundred_thousand_takes_less_than_a_hundredth_of_a_core() {
     const REGIONS: usize = 100_000;
     let builder = Builder::new(Sim::new()).monitor(MonitorChoice::Manual).widen(false).export(false);
-    let cache = builder.max_regions(200_000).max_bytes(u64::MAX).sweep(true).relieve_pressure(false).build().expect("builds");
+    let cache = builder
+        .max_regions(200_000)
+        .max_bytes(u64::MAX)
+        .sweep(true)
+        .relieve_pressure(false)
+        .build()
+        .expect("builds");
     let memory = vec![0u8; REGIONS * 8192]; // never touched: address space only
     memory.chunks(8192).for_each(|part| drop(acquire(&cache, &part[..4096])));
     assert_eq!(cache.stats().regions_live, REGIONS as u64, "{:?}", cache.stats());

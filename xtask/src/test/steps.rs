@@ -53,7 +53,11 @@ pub(crate) const STEPS: &[Step] = &[
     always("coherence-root", Run::Pindown(User::Root, &["coherence", "--monitor", "uffd"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence", "--monitor", "uffd"])),
     // Each cell loads the programs anew: the whole matrix takes a quarter of an hour.
-    Step { name: "budget-million", full: true, run: Run::Long(&["test", "--release", "-p", "pindown", "--test", "budget"]) },
+    Step {
+        name: "budget-million",
+        full: true,
+        run: Run::Long(&["test", "--release", "-p", "pindown", "--test", "budget"]),
+    },
     always(
         "coherence-ebpf",
         Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf", "--mapping", "anon-private"]),

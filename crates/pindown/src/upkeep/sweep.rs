@@ -34,7 +34,8 @@ impl Sweep {
         if !procmap.has_query() {
             return self.pass_over_maps(cache, now);
         }
-        let since = self.last.replace(now).map_or(Duration::from_millis(100), |last| (now - last).min(LONGEST));
+        let since =
+            self.last.replace(now).map_or(Duration::from_millis(100), |last| (now - last).min(LONGEST));
         let end = now + since / SHARE;
         let begin = self.from;
         loop {
