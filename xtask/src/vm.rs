@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Build a test target of the workspace and carry its binary, as /job/NAME (again and again).
     #[arg(long, value_name = "PACKAGE:NAME")]
     test: Vec<String>,
+    /// Build a package's shared library and carry it (again and again).
+    #[arg(long, value_name = "PACKAGE")]
+    library: Vec<String>,
     /// Build and carry `pindown` though CMD does not start with it.
     #[arg(long)]
     pindown: bool,
@@ -125,6 +128,9 @@ fn carried(args: &Args) -> Result<Vec<PathBuf>> {
     let mut files = args.file.clone();
     if args.pindown || args.command.first().is_some_and(|first| runs_pindown(first)) {
         files.push(cargo::build_pindown(args.release)?);
+    }
+    for package in &args.library {
+        files.push(cargo::build_library(package, args.release)?);
     }
     for test in &args.test {
         files.push(build_test(test, args.release)?);

@@ -34,11 +34,16 @@ pub struct Reservation {
 pub trait Host: Send + Sync + Debug + 'static {
     /// Reserves address space (`mmap` with `MAP_NORESERVE`). `None`: the caller falls back to the heap.
     fn reserve(&self, bytes: usize) -> Option<Reservation>;
+    /// The same, which a forked child finds as it was. The default refuses.
+    fn reserve_kept(&self, bytes: usize) -> Option<Reservation> {
+        let _ = bytes;
+        None
+    }
     /// Gives a reservation back.
     ///
     /// # Safety
     ///
-    /// It came from `reserve` of this host and nothing refers to it any more.
+    /// It came from `reserve` or `reserve_kept` of this host and nothing refers to it any more.
     unsafe fn release(&self, reservation: Reservation);
     /// Whether [`asymmetric_fence`](Self::asymmetric_fence) works
     /// (`membarrier(2)` PRIVATE_EXPEDITED, Linux 4.14). If not, holds are counted.

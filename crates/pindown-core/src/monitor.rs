@@ -226,7 +226,7 @@ pub trait Monitor: Send + Sync + Debug + 'static {
     /// When it is seen.
     fn delivery(&self) -> Delivery;
     /// A generation word outside this process's control (mapped from the kernel) that moves with
-    /// each event; a lookup compares it. `None`: the notifier's own word is all there is.
+    /// each event, and never back; a lookup compares it. `None`: the notifier's own word is all there is.
     fn generation(&self) -> Option<&AtomicU64> {
         None
     }

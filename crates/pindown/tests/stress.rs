@@ -99,6 +99,9 @@ impl<H: Host> Host for Mapped<H> {
     fn reserve(&self, bytes: usize) -> Option<Reservation> {
         self.0.reserve(bytes)
     }
+    fn reserve_kept(&self, bytes: usize) -> Option<Reservation> {
+        self.0.reserve_kept(bytes)
+    }
     unsafe fn release(&self, reservation: Reservation) {
         // SAFETY: passed on.
         unsafe { self.0.release(reservation) }

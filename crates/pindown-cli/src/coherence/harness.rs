@@ -10,6 +10,7 @@ use super::cell::{CellReport, Outcome};
 use super::cell_helper::CellHelper;
 use super::event::{Event, events};
 use super::mapping::{MAPPINGS, Mapping};
+use crate::monitors::QUIET_VARIABLE;
 use crate::sys;
 
 /// Name of the subject without pindown, which shows the hazard.
@@ -98,6 +99,7 @@ impl Harness<'_> {
             .args(["__cell", job.mapping.name, job.event.name, subject])
             .args(self.provider)
             .envs(self.helper.as_ref().map(CellHelper::variable))
+            .env(QUIET_VARIABLE, "1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

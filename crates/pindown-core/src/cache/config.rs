@@ -1,5 +1,6 @@
 //! [`Config`]: how much to keep, and how.
 
+use crate::hold::REGION_PAGES_MAX;
 use std::time::Duration;
 
 use crate::{Access, PolicyKind, ProviderCaps};
@@ -63,7 +64,7 @@ impl Bounds {
         Self {
             pages: config.max_bytes.unwrap_or(u64::MAX).min(caps.max_bytes) / crate::PAGE_SIZE as u64,
             regions: regions.min(u64::from(crate::interval_map::MAX_REGIONS)),
-            region_pages: caps.max_region_bytes / crate::PAGE_SIZE as u64,
+            region_pages: (caps.max_region_bytes / crate::PAGE_SIZE as u64).min(REGION_PAGES_MAX),
         }
     }
 }

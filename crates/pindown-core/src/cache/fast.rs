@@ -6,28 +6,34 @@
 
 use super::Inner;
 use crate::hold::{self, Held};
-use crate::interval_map::FAST;
+use crate::interval_map::{FAST, FAST_PAGES_MAX, Want};
 use crate::{ADDRESS_SPACE_END, Access, PAGE_SHIFT, PAGE_SIZE, Provider};
 
 impl<P: Provider> Inner<P> {
     /// `None`: ask [`hit`](Self::hit).
     #[inline(always)]
     pub(super) fn hit_fast(&self, addr: usize, len: usize, access: Access) -> Option<Held<P>> {
+        let flat = self.flat.as_ref()?;
+        let table = flat.table.view();
         // Wraps for an empty request. What ends past the address space is covered by no region.
         let last = len.wrapping_sub(1);
-        if (addr | last) >= ADDRESS_SPACE_END || !self.is_plain || !self.is_current() {
+        if addr >= ADDRESS_SPACE_END || last >= SHORT || !self.is_current() {
             return None;
         }
         let more_pages = ((addr & (PAGE_SIZE - 1)) + last) >> PAGE_SHIFT;
         let page = (addr >> PAGE_SHIFT) as u64;
-        let found = self.table.find_flat(page, more_pages as u64 + 1, access.class() | FAST)?;
+        let found = table.find(Want::new(page, more_pages as u64 + 1, access.class() | FAST))?;
+        let region = flat.slab.get(found.entry.index()).filter(|r| !r.is_use_due(&self.clock))?;
         let record = hold::present_record()?;
-        let region = self.slab.get(found.entry.index()).filter(|r| !r.is_use_due(&self.clock))?;
-        let (slot, hits) = (record.hinted_slot()?, record.hits_for(self.id)?);
+        let (slot, hits) = (record.hinted_slot()?, record.hits_for(&self.counter)?);
         let held = Held::try_slot(region, slot, found.at, found.entry.word())?;
         hold::ThreadRecord::count(hits);
         Some(held)
     }
 }
 
+/// Longer requests, in bytes, are left to [`Inner::hit`].
+const SHORT: usize = 1 << 30;
+
 const _: () = assert!(ADDRESS_SPACE_END.is_power_of_two());
+const _: () = assert!((SHORT / PAGE_SIZE) < FAST_PAGES_MAX as usize);

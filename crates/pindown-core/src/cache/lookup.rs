@@ -18,7 +18,7 @@ impl<P: Provider> Inner<P> {
     /// follows. An odd word equals nothing that was drained.
     #[inline(always)]
     pub(super) fn is_current(&self) -> bool {
-        self.drained.is(self.notifier.inbox().generation(), || self.generation.load())
+        self.drained.is(|| self.notifier.inbox().generation().wrapping_add(self.generation.load()))
     }
 
     /// Whether every change whose effect this thread may have seen has moved a word: asked before
@@ -60,7 +60,7 @@ impl<P: Provider> Inner<P> {
     #[inline(always)]
     fn count_hit(&self) {
         match hold::my_record() {
-            Some(record) if record.count_hit(self.id) => {}
+            Some(record) if record.count_hit(&self.counter) => {}
             record => self.count_hit_slow(record),
         }
     }
@@ -70,7 +70,7 @@ impl<P: Provider> Inner<P> {
         match record {
             Some(record) => {
                 hold::flush_hits(record, self.id);
-                record.count_hit(self.id);
+                record.count_hit(&self.counter);
             }
             None => {
                 self.counters.hits.add(1);
@@ -151,7 +151,7 @@ impl<P: Provider> Inner<P> {
             let index = state.map.find(range, access.class())?;
             let region = self.slab.get(index)?;
             let held = Held::count(region);
-            let Some(stamp) = held.stamp() else {
+            let Some(stamp) = state.stamps.get(&index).copied() else {
                 self.learn(&mut state, index, range);
                 held.touch(&self.clock);
                 return Some(held);

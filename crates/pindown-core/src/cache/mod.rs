@@ -50,8 +50,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::eviction::UseClock;
-use crate::hold::{self, Drained, Generation, Slab};
-use crate::interval_map::{IntervalMap, Table};
+use crate::hold::{self, Counter, Drained, FlatSlab, Generation, Slab};
+use crate::interval_map::{FlatTable, IntervalMap, Table};
 use crate::stats::Counters;
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::trace::{self, Recorder};
@@ -79,16 +79,17 @@ impl<P: Provider> Clone for Cache<P> {
 
 /// The fields that hits read come first and are written by slow paths only.
 pub(crate) struct Inner<P: Provider> {
-    table: Arc<Table>,
+    /// Where hits look that need only look, and take slots.
+    flat: Option<Flat<P>>,
     drained: Drained,
     generation: Generation,
     notifier: Notifier,
-    slab: Arc<Slab<P>>,
+    counter: Counter,
     clock: UseClock,
+    table: Arc<Table>,
+    slab: Arc<Slab<P>>,
     id: u32,
     uses_slots: bool,
-    /// Holds use slots, and hits need only look.
-    is_plain: bool,
     must_settle: bool,
     /// Hits must do more than look: settle, or be recorded.
     must_look: bool,
@@ -101,6 +102,19 @@ pub(crate) struct Inner<P: Provider> {
     caps: ProviderCaps,
     bounds: Bounds,
     counters: Counters,
+}
+
+/// Table and records, each reached by one pointer.
+#[derive(Debug)]
+struct Flat<P: Provider> {
+    table: FlatTable,
+    slab: FlatSlab<P>,
+}
+
+impl<P: Provider> Flat<P> {
+    fn new(table: &Arc<Table>, slab: &Arc<Slab<P>>) -> Option<Self> {
+        Some(Self { table: FlatTable::new(table.clone())?, slab: FlatSlab::new(slab.clone())? })
+    }
 }
 
 impl<P: Provider> std::fmt::Debug for Inner<P> {
@@ -123,21 +137,25 @@ fn next_id() -> u32 {
 impl<P: Provider> Inner<P> {
     fn new(provider: P, monitor: Arc<dyn Monitor>, host: Arc<dyn Host>, config: Config) -> Self {
         let table = Arc::new(Table::new(host.clone()));
+        let slab = Arc::new(Slab::new(host.clone()));
         let caps = provider.caps();
         let policy = config.policy.boxed();
         let clock = UseClock::new(policy.sampling_shift());
         let must_look = monitor.must_settle() || trace::recorder().is_some();
+        let is_plain = host.has_asymmetric_fence() && !must_look;
+        let id = next_id();
         let inner = Self {
             state: Mutex::new(State::new(IntervalMap::new(table.clone()), policy)),
+            flat: if is_plain { Flat::new(&table, &slab) } else { None },
             table,
             drained: Drained::new(host.clone()),
             generation: Generation::new(monitor.clone()),
             notifier: Notifier::new(),
-            slab: Arc::new(Slab::new()),
+            slab,
             clock,
-            id: next_id(),
+            counter: Counter::of(id),
+            id,
             uses_slots: host.has_asymmetric_fence(),
-            is_plain: host.has_asymmetric_fence() && !must_look,
             must_settle: monitor.must_settle(),
             must_look,
             recorder: trace::recorder(),
@@ -336,6 +354,11 @@ impl<P: Provider> Cache<P> {
     /// Counters and gauges.
     pub fn stats(&self) -> Stats {
         self.0.stats()
+    }
+
+    /// Bytes that the eviction policy keeps beside what is registered; does not grow without bound.
+    pub fn policy_arena_bytes(&self) -> usize {
+        if self.0.drained.is_forked() { 0 } else { self.0.state().policy.arena_bytes() }
     }
 
     /// The provider.

@@ -1,6 +1,6 @@
 //! [`State`]: what the cache's lock protects.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::config::Bounds;
 use super::flight::Flight;
@@ -13,6 +13,7 @@ use crate::events;
 use crate::eviction::{CostModel, EvictionPolicy, Inserted, Removal};
 use crate::hold::{NewRegion, Region, Slab, State as RegionState};
 use crate::interval_map::{FAST, IntervalMap, Span};
+use crate::monitor::Stamp;
 use crate::stats::Counters;
 use crate::sync::Arc;
 use crate::{PageRange, Provider};
@@ -35,6 +36,8 @@ pub(crate) struct State<P: Provider> {
     /// Registrations that some thread is deregistering right now.
     pub(crate) reaping: u64,
     pub(crate) single: HashSet<u32>,
+    /// Of regions that each lookup must check: what the monitor compares.
+    pub(crate) stamps: HashMap<u32, Stamp>,
     pub(crate) closed: bool,
     /// A doomed region's pages are to go back without delay.
     pub(crate) urgent: bool,
@@ -90,6 +93,7 @@ impl<P: Provider> State<P> {
             failing: Vec::new(),
             reaping: 0,
             single: HashSet::new(),
+            stamps: HashMap::new(),
             closed: false,
             urgent: false,
             watches: Watches::default(),
@@ -115,6 +119,9 @@ impl<P: Provider> State<P> {
             self.next - 1
         });
         let (now, live) = (new.now, new.state == RegionState::Live);
+        if let Some(stamp) = new.stamp.filter(|_| live) {
+            self.stamps.insert(index, stamp);
+        }
         let region = slab.fill(index, new);
         let span = span_of(index, region);
         if live {
@@ -165,7 +172,7 @@ impl<P: Provider> State<P> {
         }
         self.map.remove(span_of(index, region));
         let removal = if why == RegionState::Evicted { Removal::Evicted } else { Removal::Invalidated };
-        self.policy.removed(index, region.last_use(), removal);
+        self.policy.removed(index, region.range().first_page(), region.last_use(), removal);
         self.doomed.push(Doomed { index, held: false });
         self.urgent |= region.is_at_once();
         counters.regions_live.sub(1);
@@ -190,6 +197,7 @@ impl<P: Provider> State<P> {
         if let Some(region) = slab.get(index) {
             region.set_state(RegionState::Free);
         }
+        self.stamps.remove(&index);
         self.watches.end(index, Ended::Deregistered);
         self.free.push(index);
     }

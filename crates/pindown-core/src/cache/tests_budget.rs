@@ -113,7 +113,8 @@ fn the_kernels_share_is_estimated_from_what_the_provider_says() {
     let mut config = SimConfig::default();
     (config.caps.kernel_bytes_per_page, config.caps.kernel_bytes_per_region) = (16, 100);
     let cache = cache_with(&Sim::with(config), Config::default());
-    (drop(get(&cache, 0, 10)), drop(get(&cache, 100, 1)));
+    drop(get(&cache, 0, 10));
+    drop(get(&cache, 100, 1));
     assert_eq!(cache.stats().kernel_bytes_estimate, 11 * 16 + 2 * 100);
 }
 

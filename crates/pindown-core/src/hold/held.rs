@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::record::ThreadRecord;
 use super::slab::{Region, Retire, State};
-use crate::monitor::Stamp;
 use crate::sync::{AtomicU64, FenceAt, Ordering, full_fence};
 use crate::{Access, PageRange, Provider, UseClock};
 
@@ -119,11 +118,6 @@ impl<P: Provider> Held<P> {
         unsafe { self.region().key() }
     }
 
-    pub(crate) fn stamp(&self) -> Option<Stamp> {
-        // SAFETY: this is a hold.
-        unsafe { self.region().stamp() }
-    }
-
     pub(crate) fn range(&self) -> PageRange {
         self.region().range()
     }
@@ -156,26 +150,28 @@ impl<P: Provider> Drop for Held<P> {
             // those are never freed, and at user addresses, which are positive.
             unsafe { &*self.slot }.store(0, Ordering::Release);
         } else {
-            self.put_counted();
+            put_counted(self.region, self.slot.addr());
         }
     }
 }
 
-impl<P: Provider> Held<P> {
-    #[cold]
-    #[inline(never)]
-    fn put_counted(&mut self) {
-        if self.is_single() {
-            // Telling the owner may free the slab: nothing here points into it by then.
-            if let Some((owner, index)) = self.region().put_single() {
-                owner.retire(index);
-            }
-        } else {
-            if self.slot.addr() & RECORDED != 0 {
-                put_recorded((self.slot.addr() & !RECORDED) as u64);
-            }
-            self.region().holds().fetch_sub(1, Ordering::Release);
+/// By value, so that who this is inlined into keeps the hold in registers; and no reference, since the
+/// region may be gone before this returns.
+#[cold]
+#[inline(never)]
+fn put_counted<P: Provider>(region: NonNull<Region<P>>, slot: usize) {
+    // SAFETY: as in `Held::region`, until the hold is put.
+    let region = unsafe { region.as_ref() };
+    if slot == SINGLE.addr() {
+        // Telling the owner may free the slab: nothing here points into it by then.
+        if let Some((owner, index)) = region.put_single() {
+            owner.retire(index);
         }
+    } else {
+        if slot & RECORDED != 0 {
+            put_recorded((slot & !RECORDED) as u64);
+        }
+        region.holds().fetch_sub(1, Ordering::Release);
     }
 }
 

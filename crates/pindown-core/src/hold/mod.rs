@@ -25,7 +25,7 @@ mod words;
 pub(crate) use held::Held;
 #[cfg(loom)]
 pub(crate) use record::Registry;
-pub(crate) use record::ThreadRecord;
-pub(crate) use slab::{NewRegion, Region, Retire, Slab, State};
+pub(crate) use record::{Counter, ThreadRecord};
+pub(crate) use slab::{FlatSlab, NewRegion, REGION_PAGES_MAX, Region, Retire, Slab, State};
 pub(crate) use thread::{flush_hits, forget_hits, my_record, present_record, registry};
 pub(crate) use words::{Drained, Generation};

@@ -13,20 +13,53 @@ const COUNTERS: usize = 4;
 #[repr(align(128))]
 pub(crate) struct ThreadRecord {
     slots: [AtomicU64; SLOTS],
-    /// The slot to try first: the one that was put last, mostly.
-    hint: AtomicU64,
-    /// `(cache id, hits)`; written by the owner alone, without read-modify-write.
-    hits: [(AtomicU64, AtomicU64); COUNTERS],
+    /// The slot to try first: the one that was put last, mostly. Null, [`BUSY`], or one of `slots`.
+    hint: AtomicPtr<AtomicU64>,
+    /// Which caches' hits are counted.
+    counted: [AtomicU64; COUNTERS],
+    /// How many; written by the owner alone, without read-modify-write.
+    hits: [AtomicU64; COUNTERS],
     owned: AtomicBool,
     next: AtomicPtr<ThreadRecord>,
+}
+
+/// A slot that is never free.
+#[cfg(not(loom))]
+static BUSY: AtomicU64 = AtomicU64::new(1);
+
+/// What a thread has that has no record: no slot is free, nothing is counted. So who has a record need
+/// not be asked for one.
+#[cfg(not(loom))]
+pub(super) static NOBODYS: ThreadRecord = ThreadRecord {
+    slots: [const { AtomicU64::new(1) }; SLOTS],
+    hint: AtomicPtr::new((&raw const BUSY).cast_mut()),
+    counted: [const { AtomicU64::new(0) }; COUNTERS],
+    hits: [const { AtomicU64::new(0) }; COUNTERS],
+    owned: AtomicBool::new(true),
+    next: AtomicPtr::new(std::ptr::null_mut()),
+};
+
+/// Where records count the hits of one cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counter {
+    id: u64,
+    /// Below [`COUNTERS`].
+    at: usize,
+}
+
+impl Counter {
+    pub(crate) fn of(id: u32) -> Self {
+        Self { id: u64::from(id), at: id as usize % COUNTERS }
+    }
 }
 
 impl ThreadRecord {
     pub(crate) fn new() -> Self {
         Self {
             slots: std::array::from_fn(|_| AtomicU64::new(0)),
-            hint: AtomicU64::new(0),
-            hits: std::array::from_fn(|_| (AtomicU64::new(0), AtomicU64::new(0))),
+            hint: AtomicPtr::new(std::ptr::null_mut()),
+            counted: std::array::from_fn(|_| AtomicU64::new(0)),
+            hits: std::array::from_fn(|_| AtomicU64::new(0)),
             owned: AtomicBool::new(true),
             next: AtomicPtr::new(std::ptr::null_mut()),
         }
@@ -44,7 +77,7 @@ impl ThreadRecord {
     #[cold]
     fn search_slot(&self) -> Option<&AtomicU64> {
         let at = self.slots.iter().position(|s| s.load(Ordering::Acquire) == 0)?;
-        self.hint.store(at as u64, Ordering::Relaxed);
+        self.hint.store((&raw const self.slots[at]).cast_mut(), Ordering::Relaxed);
         Some(&self.slots[at])
     }
 
@@ -63,15 +96,20 @@ impl ThreadRecord {
     /// The slot to try first, if it is free.
     #[inline(always)]
     pub(crate) fn hinted_slot(&self) -> Option<&AtomicU64> {
-        let slot = &self.slots[self.hint.load(Ordering::Relaxed) as usize % SLOTS];
+        let hint = self.hint.load(Ordering::Relaxed);
+        // SAFETY: one of this record's slots, or `BUSY`; null only in models and before the record is
+        // its thread's (see `adopt`).
+        let slot = if cfg!(loom) { unsafe { hint.as_ref() }? } else { unsafe { &*hint } };
         (slot.load(Ordering::Acquire) == 0).then_some(slot)
     }
 
-    /// The owner's count of the hits of cache `id`, if it keeps one.
+    /// The owner's count of the hits of a cache, if it keeps one.
     #[inline(always)]
-    pub(crate) fn hits_for(&self, id: u32) -> Option<&AtomicU64> {
-        let (owner, hits) = &self.hits[id as usize % COUNTERS];
-        (owner.load(Ordering::Relaxed) == u64::from(id)).then_some(hits)
+    pub(crate) fn hits_for(&self, counter: &Counter) -> Option<&AtomicU64> {
+        // SAFETY: `at` is less than `COUNTERS` by the only constructor.
+        let (counted, hits) =
+            unsafe { (self.counted.get_unchecked(counter.at), self.hits.get_unchecked(counter.at)) };
+        (counted.load(Ordering::Relaxed) == counter.id).then_some(hits)
     }
 
     /// One more; by the owner of the record alone.
@@ -82,13 +120,12 @@ impl ThreadRecord {
 
     /// Counts one hit of cache `id`. False when another cache's count is in the way: flush it.
     #[inline(always)]
-    pub(crate) fn count_hit(&self, id: u32) -> bool {
-        self.hits_for(id).map(Self::count).is_some()
+    pub(crate) fn count_hit(&self, counter: &Counter) -> bool {
+        self.hits_for(counter).map(Self::count).is_some()
     }
 
     fn hits_of(&self, id: u32) -> u64 {
-        let (owner, n) = &self.hits[id as usize % COUNTERS];
-        if owner.load(Ordering::Relaxed) == u64::from(id) { n.load(Ordering::Relaxed) } else { 0 }
+        self.hits_for(&Counter::of(id)).map_or(0, |hits| hits.load(Ordering::Relaxed))
     }
 }
 
@@ -125,7 +162,9 @@ impl Registry {
         if let Some(parked) = self.records().find(|r| !r.owned.swap(true, Ordering::AcqRel)) {
             return parked;
         }
-        let record: *mut ThreadRecord = Box::leak(Box::new(ThreadRecord::new()));
+        let record = Box::leak(Box::new(ThreadRecord::new()));
+        record.search_slot();
+        let record: *mut ThreadRecord = record;
         self.push(record);
         // SAFETY: just leaked.
         unsafe { &*record }
@@ -169,7 +208,8 @@ impl Registry {
     /// Moves another cache's count out of `record` and starts counting for `id`. Does not wait for
     /// the lock: in a forked child nobody may be left to release it. A count is lost then.
     pub(crate) fn take_counter(&self, record: &ThreadRecord, id: u32) {
-        let (owner, n) = &record.hits[id as usize % COUNTERS];
+        let at = Counter::of(id).at;
+        let (owner, n) = (&record.counted[at], &record.hits[at]);
         if let Ok(mut spilled) = self.spilled.try_lock() {
             let before = owner.load(Ordering::Relaxed) as u32;
             match spilled.iter_mut().find(|s| s.0 == before) {
@@ -185,7 +225,7 @@ impl Registry {
     /// Cache `id` is gone. Its counts go too, or each cache would leave some for ever.
     pub(crate) fn forget(&self, id: u32) {
         for record in self.records() {
-            let (owner, _) = &record.hits[id as usize % COUNTERS];
+            let owner = &record.counted[Counter::of(id).at];
             // Nobody counts for a cache that is gone; at most the owner of the record changes this.
             let _ = owner.compare_exchange(u64::from(id), 0, Ordering::Relaxed, Ordering::Relaxed);
         }

@@ -2,9 +2,11 @@
 //! cache lives, so that a late reader of a recycled index reads a record, not garbage.
 
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::interval_map::INDEX_BITS;
+use crate::host::{Host, Reservation};
+use crate::interval_map::{INDEX_BITS, MAX_REGIONS};
 use crate::monitor::Stamp;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
 use crate::{Access, PageRange, Provider, UseClock, UseWord};
@@ -45,46 +47,36 @@ pub(crate) trait Retire: Send + Sync {
     fn retire(&self, index: u32);
 }
 
-/// What few regions have.
-enum Extra {
-    /// What [`Monitor::validate`](crate::Monitor::validate) compares, where it must be asked.
-    Stamp(Stamp),
-    /// Of a single-use region: who deregisters it, and its index.
-    Owner(Arc<dyn Retire>, u32),
-}
-
-impl std::fmt::Debug for Extra {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Stamp(_) => "Stamp",
-            Self::Owner(..) => "Owner",
-        })
-    }
+/// Of a single-use region: who deregisters it, and how many hold it.
+struct Single {
+    owner: Arc<dyn Retire>,
+    index: u32,
+    holds: AtomicU32,
 }
 
 /// One registration. Atomics may be read at any time; the cells only by who holds the region, or
-/// under the cache's lock while nobody does.
+/// under the cache's lock while nobody does. All zeroes are a free one.
 #[derive(Debug)]
 pub(crate) struct Region<P: Provider> {
     /// Counted holds; for a moment also those that fail, of getters that lost a race.
     holds: AtomicU32,
-    /// Holds on a single-use region. Apart from `holds`, since the last put must be told from the
-    /// others, and late getters disturb `holds`.
-    single_holds: AtomicU32,
-    /// When it was last used ([`UseWord`](crate::UseWord)), written by hits when it is outdated.
+    pages: AtomicU32,
+    /// When it was last used ([`UseWord`](crate::UseWord)), written by hits when it is outdated. Of a
+    /// single-use region, which no policy knows: the address of its [`Single`].
     word: AtomicU64,
-    first_page: AtomicU64,
-    /// pages << 16 | zoned << 15 | checked << 14 | at once << 13 | access << 8 | subscribed << 7 | state
+    /// first page << 16 | zoned << 15 | checked << 14 | at once << 13 | access << 8 | subscribed << 7 | state
     shape: AtomicU64,
     key: UnsafeCell<MaybeUninit<P::Key>>,
-    mr: UnsafeCell<Option<P::Mr>>,
-    extra: UnsafeCell<Option<Box<Extra>>>,
+    /// Written unless the region is free.
+    mr: UnsafeCell<MaybeUninit<Option<P::Mr>>>,
 }
 
-// SAFETY: the cells hold `Send + Sync` values (bounds of `Provider`'s types and of `Retire`;
-// `Stamp` is plain data). They are written only by `fill` and `take`, while no hold exists, and by
-// the last holder of a single-use region; they are read by holders. The hold protocol orders
-// these (see `hold`).
+/// The longest region, in pages (16 TiB).
+pub(crate) const REGION_PAGES_MAX: u64 = u32::MAX as u64;
+
+// SAFETY: the cells hold `Send + Sync` values (bounds of `Provider`'s types). They are written only by
+// `fill` and `take`, while no hold exists; they are read by holders. The hold protocol orders these
+// (see `hold`). What `word` may point to is `Send + Sync`, too: an `Arc<dyn Retire>` and numbers.
 unsafe impl<P: Provider> Sync for Region<P> {}
 // SAFETY: as above; nothing in a record belongs to a thread.
 unsafe impl<P: Provider> Send for Region<P> {}
@@ -93,13 +85,11 @@ impl<P: Provider> Region<P> {
     fn new() -> Self {
         Self {
             holds: AtomicU32::new(0),
-            single_holds: AtomicU32::new(0),
+            pages: AtomicU32::new(0),
             word: AtomicU64::new(0),
-            first_page: AtomicU64::new(0),
             shape: AtomicU64::new(0),
             key: UnsafeCell::new(MaybeUninit::uninit()),
-            mr: UnsafeCell::new(None),
-            extra: UnsafeCell::new(None),
+            mr: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
 
@@ -111,11 +101,15 @@ impl<P: Provider> Region<P> {
     }
 
     pub(crate) fn range(&self) -> PageRange {
-        let (first, pages) = (self.first_page.load(Ordering::Relaxed), self.pages());
+        let (first, pages) = (self.first_page(), self.pages());
         PageRange::from_pages(first, pages).unwrap_or(PageRange::everything())
     }
 
     pub(crate) fn pages(&self) -> u64 {
+        u64::from(self.pages.load(Ordering::Relaxed))
+    }
+
+    fn first_page(&self) -> u64 {
         self.shape.load(Ordering::Relaxed) >> 16
     }
 
@@ -167,7 +161,7 @@ impl<P: Provider> Region<P> {
     /// Notes a use; two loads, mostly.
     #[inline(always)]
     pub(crate) fn touch(&self, clock: &UseClock) {
-        clock.hit(&self.word, self.first_page.load(Ordering::Relaxed));
+        clock.hit(&self.word, self.first_page());
     }
 
     /// Whether [`touch`](Self::touch) would write.
@@ -197,45 +191,34 @@ impl<P: Provider> Region<P> {
         self.key.with(|key| unsafe { (*key).assume_init() })
     }
 
-    /// The stamp, for a holder.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the region.
-    pub(super) unsafe fn stamp(&self) -> Option<Stamp> {
-        // SAFETY: as for `key`.
-        self.extra.with(|extra| match unsafe { (*extra).as_deref() } {
-            Some(Extra::Stamp(stamp)) => Some(*stamp),
-            _ => None,
-        })
-    }
-
     /// The first hold on a single-use region. Under the cache's lock, before anyone knows the region.
     pub(super) fn hold_single(&self, owner: Arc<dyn Retire>, index: u32) {
-        self.single_holds.store(1, Ordering::Relaxed);
-        let owner = Some(Box::new(Extra::Owner(owner, index)));
-        // SAFETY: nobody else has a hold, which alone lets the cell be used.
-        self.extra.with_mut(|extra| unsafe { *extra = owner });
+        let single = Box::into_raw(Box::new(Single { owner, index, holds: AtomicU32::new(1) }));
+        self.word.store(single.expose_provenance() as u64, Ordering::Release);
+    }
+
+    fn single(&self) -> *mut Single {
+        std::ptr::with_exposed_provenance_mut(self.word.load(Ordering::Acquire) as usize)
     }
 
     /// One more, by a holder.
     pub(super) fn hold_single_again(&self) {
-        self.single_holds.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: made by `hold_single`, and freed by the last put alone: the caller has a hold.
+        unsafe { &*self.single() }.holds.fetch_add(1, Ordering::Relaxed);
     }
 
     /// One hold on a single-use region ends. For the last one: who shall be told, and of which index.
     pub(super) fn put_single(&self) -> Option<(Arc<dyn Retire>, u32)> {
+        let single = self.single();
         // Release: this holder's use comes before the last one's put; Acquire: and so for that one.
-        if self.single_holds.fetch_sub(1, Ordering::AcqRel) != 1 {
+        // SAFETY: as in `hold_single_again`.
+        if unsafe { &*single }.holds.fetch_sub(1, Ordering::AcqRel) != 1 {
             return None;
         }
-        // SAFETY: this was the last hold, nobody can find the region, and it is deregistered and
-        // its record filled again only after the owner was told: nobody else uses the cell.
-        let extra = self.extra.with_mut(|extra| unsafe { (*extra).take() });
-        match *extra? {
-            Extra::Owner(owner, index) => Some((owner, index)),
-            Extra::Stamp(_) => None,
-        }
+        // SAFETY: a box of `hold_single`; this was the last hold, and nobody can find the region: it is
+        // deregistered, and its record filled again, only after the owner was told.
+        let Single { owner, index, .. } = *unsafe { Box::from_raw(single) };
+        Some((owner, index))
     }
 
     /// Makes the record a region. Under the cache's lock.
@@ -248,15 +231,16 @@ impl<P: Provider> Region<P> {
             + u64::from(new.subscribed) * SUBSCRIBED
             + u64::from(new.zoned) * ZONED
             + u64::from(new.at_once) * AT_ONCE;
-        let shape = new.range.pages() << 16 | flags | u64::from(new.access.bits()) << 8 | new.state as u64;
+        let shape =
+            new.range.first_page() << 16 | flags | u64::from(new.access.bits()) << 8 | new.state as u64;
         // SAFETY: a free record's cells are read by nobody: a slot or count that still names its
         // index comes from a getter that lost the race, and such a getter undoes without reading.
         unsafe {
             self.key.with_mut(|key| _ = (*key).write(new.key));
-            self.mr.with_mut(|mr| *mr = Some(new.mr));
-            self.extra.with_mut(|extra| *extra = new.stamp.map(|stamp| Box::new(Extra::Stamp(stamp))));
+            self.mr.with_mut(|mr| _ = (*mr).write(Some(new.mr)));
         }
-        self.first_page.store(new.range.first_page(), Ordering::Relaxed);
+        assert!(new.range.pages() <= REGION_PAGES_MAX, "longer requests are refused");
+        self.pages.store(new.range.pages() as u32, Ordering::Relaxed);
         self.word.store(UseWord::first(new.now).bits(), Ordering::Relaxed);
         self.shape.store(shape, Ordering::Release);
     }
@@ -276,45 +260,84 @@ pub(crate) struct NewRegion<P: Provider> {
     pub(crate) now: u64,
 }
 
-/// Records by index, in segments that are made when they are needed. The table of segments is
-/// zeroed memory that is backed where it is touched.
+impl<P: Provider> Drop for Region<P> {
+    /// A registration that was not given back goes with its record.
+    fn drop(&mut self) {
+        if self.state() != State::Free {
+            // SAFETY: written by `fill`, since the region is not free; nobody holds it any more.
+            self.mr.with_mut(|mr| unsafe { (*mr).assume_init_drop() });
+        }
+    }
+}
+
+/// Records by index: one reservation, backed where it is touched, or (where that is refused, as under
+/// `ulimit -v`) segments from the heap, made when they are needed.
 #[derive(Debug)]
 pub(crate) struct Slab<P: Provider> {
-    segments: Box<[AtomicPtr<Region<P>>; SEGMENTS]>,
+    records: Records<P>,
+    /// Records that were filled at least once.
+    filled: AtomicU32,
+}
+
+#[derive(Debug)]
+enum Records<P: Provider> {
+    Flat(Reservation, Arc<dyn Host>),
+    Segments(Box<[AtomicPtr<Region<P>>; SEGMENTS]>),
 }
 
 impl<P: Provider> Slab<P> {
-    pub(crate) fn new() -> Self {
-        Self { segments: no_segments() }
+    pub(crate) fn new(host: Arc<dyn Host>) -> Self {
+        let records = match host.reserve_kept(size_of::<Region<P>>() * MAX_REGIONS as usize) {
+            Some(reservation) if !cfg!(loom) => Records::Flat(reservation, host),
+            _ => Records::Segments(no_segments()),
+        };
+        Self { records, filled: AtomicU32::new(0) }
     }
 
     /// The record at `index`, which the slab has handed out before.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&Region<P>> {
-        let segment = self.segments[(index >> SEGMENT_SHIFT) as usize % SEGMENTS].load(Ordering::Acquire);
-        let at = index as usize % SEGMENT;
-        // SAFETY: null, or the start of `SEGMENT` records that `get_or_grow` made and stored with
-        // Release; they live until the slab is dropped.
-        unsafe { segment.add(if segment.is_null() { 0 } else { at }).as_ref() }
+        match &self.records {
+            // SAFETY: the start of as many zeroed records as `at` asks for, which live until the slab
+            // is dropped.
+            Records::Flat(reservation, _) => Some(unsafe { at(flat_start(reservation), index).as_ref() }),
+            Records::Segments(segments) => {
+                let segment = segments[(index >> SEGMENT_SHIFT) as usize % SEGMENTS].load(Ordering::Acquire);
+                let at = index as usize % SEGMENT;
+                // SAFETY: null, or the start of `SEGMENT` records that `get_or_grow` made and stored
+                // with Release; they live until the slab is dropped.
+                unsafe { segment.add(if segment.is_null() { 0 } else { at }).as_ref() }
+            }
+        }
     }
 
     /// The index of a record of this slab.
     pub(crate) fn index_of(&self, region: &Region<P>) -> Option<u32> {
         let at = std::ptr::from_ref(region).addr();
-        let made = self.segments.iter().map(|s| s.load(Ordering::Acquire)).take_while(|s| !s.is_null());
-        made.enumerate().find_map(|(n, segment)| {
-            let place = at.checked_sub(segment.addr())? / size_of::<Region<P>>();
-            (place < SEGMENT).then_some((n * SEGMENT + place) as u32)
-        })
+        let place = |start: usize, most: usize| {
+            let place = at.checked_sub(start)? / size_of::<Region<P>>();
+            (place < most).then_some(place)
+        };
+        match &self.records {
+            Records::Flat(reservation, _) => place(reservation.base, MAX_REGIONS as usize).map(|n| n as u32),
+            Records::Segments(segments) => {
+                let made = segments.iter().map(|s| s.load(Ordering::Acquire)).take_while(|s| !s.is_null());
+                made.enumerate()
+                    .find_map(|(n, s)| place(s.addr(), SEGMENT).map(|at| (n * SEGMENT + at) as u32))
+            }
+        }
     }
 
     /// The record at `index`, made if it is new. Under the cache's lock.
     pub(crate) fn get_or_grow(&self, index: u32) -> &Region<P> {
-        let at = &self.segments[(index >> SEGMENT_SHIFT) as usize];
-        if at.load(Ordering::Relaxed).is_null() {
-            let segment: Box<[Region<P>]> = (0..SEGMENT).map(|_| Region::new()).collect();
-            at.store(Box::into_raw(segment).cast(), Ordering::Release);
+        if let Records::Segments(segments) = &self.records {
+            let at = &segments[(index >> SEGMENT_SHIFT) as usize];
+            if at.load(Ordering::Relaxed).is_null() {
+                let segment: Box<[Region<P>]> = (0..SEGMENT).map(|_| Region::new()).collect();
+                at.store(Box::into_raw(segment).cast(), Ordering::Release);
+            }
         }
+        self.filled.store(self.filled.load(Ordering::Relaxed).max(index + 1), Ordering::Relaxed);
         self.get(index).expect("just made")
     }
 
@@ -335,23 +358,83 @@ impl<P: Provider> Slab<P> {
     /// The region is unlinked from the table, and since then an asymmetric fence and a scan of
     /// slots and count found no hold (so none can appear).
     pub(crate) unsafe fn take(&self, index: u32) -> Option<P::Mr> {
-        let region = self.get(index)?;
+        let region = self.get(index).filter(|r| r.state() != State::Free)?;
         // SAFETY: by the contract nobody holds the region, nor can anybody begin to: new holds
-        // need a table entry that names it.
-        region.mr.with_mut(|mr| unsafe { (*mr).take() })
+        // need a table entry that names it. It is not free, so `fill` wrote the cell.
+        region.mr.with_mut(|mr| unsafe { (*mr).assume_init_mut() }.take())
     }
 }
 
 impl<P: Provider> Drop for Slab<P> {
     fn drop(&mut self) {
-        for at in self.segments.iter() {
-            let first = at.load(Ordering::Relaxed);
-            if first.is_null() {
-                break; // indices are handed out in order
+        match &self.records {
+            Records::Flat(reservation, host) => {
+                for index in 0..self.filled.load(Ordering::Relaxed) {
+                    // SAFETY: a record of this slab, to which nobody refers; not used again.
+                    unsafe { std::ptr::drop_in_place(at(flat_start::<P>(reservation), index).as_ptr()) };
+                }
+                let Reservation { base, len_bytes, wiped_on_fork } = *reservation;
+                // SAFETY: it came from this host, and the slab goes with it.
+                unsafe { host.release(Reservation { base, len_bytes, wiped_on_fork }) }
             }
-            // SAFETY: made by `get_or_grow` from a box of `SEGMENT` records; nobody refers to them.
-            drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, SEGMENT)) });
+            Records::Segments(segments) => segments.iter().for_each(free_segment),
         }
+    }
+}
+
+fn free_segment<P: Provider>(at: &AtomicPtr<Region<P>>) {
+    let first = at.load(Ordering::Relaxed);
+    if !first.is_null() {
+        // SAFETY: made by `get_or_grow` from a box of `SEGMENT` records; nobody refers to them.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, SEGMENT)) });
+    }
+}
+
+fn flat_start<P: Provider>(reservation: &Reservation) -> NonNull<Region<P>> {
+    NonNull::new(std::ptr::with_exposed_provenance_mut(reservation.base)).expect("a mapping is not at zero")
+}
+
+/// The address of a record. `start` is that of [`MAX_REGIONS`] records.
+#[inline(always)]
+fn at<P: Provider>(start: NonNull<Region<P>>, index: u32) -> NonNull<Region<P>> {
+    // SAFETY: in bounds by the mask.
+    unsafe { start.add((index & (MAX_REGIONS - 1)) as usize) }
+}
+
+const _: () = assert!(MAX_REGIONS.is_power_of_two());
+
+/// A flat slab, reached by one pointer.
+#[derive(Debug)]
+pub(crate) struct FlatSlab<P: Provider> {
+    start: NonNull<Region<P>>,
+    /// Keeps the records.
+    slab: Arc<Slab<P>>,
+}
+
+// SAFETY: the pointer leads to records, which are `Sync`, of a slab that is kept.
+unsafe impl<P: Provider> Send for FlatSlab<P> {}
+// SAFETY: as above.
+unsafe impl<P: Provider> Sync for FlatSlab<P> {}
+
+impl<P: Provider> FlatSlab<P> {
+    /// `None`: the slab is in segments. (A model's is; models shall go the same way all the same.)
+    pub(crate) fn new(slab: Arc<Slab<P>>) -> Option<Self> {
+        let start = match &slab.records {
+            Records::Flat(reservation, _) => flat_start(reservation),
+            Records::Segments(_) if cfg!(loom) => NonNull::dangling(),
+            Records::Segments(_) => return None,
+        };
+        Some(Self { start, slab })
+    }
+
+    /// The record at `index`; one that was never filled is free.
+    #[inline(always)]
+    pub(crate) fn get(&self, index: u32) -> Option<&Region<P>> {
+        if cfg!(loom) {
+            return self.slab.get(index);
+        }
+        // SAFETY: the start of a flat slab, which is kept: zeroed or filled records.
+        Some(unsafe { at(self.start, index).as_ref() })
     }
 }
 

@@ -1,5 +1,7 @@
 //! The calling thread's [`ThreadRecord`], and the registry of all.
 
+#[cfg(not(loom))]
+use super::record::NOBODYS;
 use super::record::{Registry, ThreadRecord};
 
 /// Parks the record when the thread exits.
@@ -8,7 +10,7 @@ struct Guard(&'static ThreadRecord);
 impl Drop for Guard {
     fn drop(&mut self) {
         #[cfg(not(loom))]
-        real::RECORD.set(None);
+        real::RECORD.set(&NOBODYS);
         Registry::park(self.0);
     }
 }
@@ -32,7 +34,7 @@ mod real {
 
     thread_local! {
         /// Without a destructor, so that reading it costs one load.
-        pub(super) static RECORD: Cell<Option<&'static ThreadRecord>> = const { Cell::new(None) };
+        pub(super) static RECORD: Cell<&'static ThreadRecord> = const { Cell::new(&NOBODYS) };
         static GUARD: OnceCell<Guard> = const { OnceCell::new() };
     }
 
@@ -44,16 +46,14 @@ mod real {
     /// This thread's record; `None` while the thread is being torn down (then holds are counted).
     #[inline(always)]
     pub(crate) fn my_record() -> Option<&'static ThreadRecord> {
-        match RECORD.get() {
-            Some(record) => Some(record),
-            None => adopt(),
-        }
+        let record = RECORD.get();
+        if std::ptr::eq(record, &NOBODYS) { adopt() } else { Some(record) }
     }
 
-    /// This thread's record, if it has one already.
+    /// This thread's record, or one without a free slot; never `None` (in a model it may be).
     #[inline(always)]
     pub(crate) fn present_record() -> Option<&'static ThreadRecord> {
-        RECORD.get()
+        Some(RECORD.get())
     }
 
     #[cold]
@@ -62,7 +62,7 @@ mod real {
         GUARD
             .try_with(|guard| {
                 let record = guard.get_or_init(|| Guard(registry().adopt())).0;
-                RECORD.set(Some(record));
+                RECORD.set(record);
                 record
             })
             .ok()

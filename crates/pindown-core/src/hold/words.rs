@@ -50,6 +50,8 @@ pub(crate) struct Drained {
 
 #[derive(Debug, Default)]
 struct Words {
+    /// Of the two below.
+    sum: AtomicU64,
     own: AtomicU64,
     external: AtomicU64,
 }
@@ -87,11 +89,13 @@ impl Drained {
         self.words().own.load(Ordering::Acquire)
     }
 
-    /// Whether both are as given.
+    /// Whether the present values, which add up to `present`, are both those.
+    ///
+    /// The sum is loaded first: so neither present value is older than what was drained, and since
+    /// neither word moves back, the sums are equal only if both words are.
     #[inline(always)]
-    pub(crate) fn is(&self, own: u64, external: impl FnOnce() -> u64) -> bool {
-        let words = self.words();
-        own == words.own.load(Ordering::Acquire) && external() == words.external.load(Ordering::Acquire)
+    pub(crate) fn is(&self, present: impl FnOnce() -> u64) -> bool {
+        self.words().sum.load(Ordering::Acquire) == present()
     }
 
     #[inline(always)]
@@ -101,8 +105,10 @@ impl Drained {
 
     /// Release: lookups that see these values see the table as it was made right for them.
     pub(crate) fn set(&self, own: u64, external: u64) {
-        self.words().own.store(own, Ordering::Release);
-        self.words().external.store(external, Ordering::Release);
+        let words = self.words();
+        words.own.store(own, Ordering::Release);
+        words.external.store(external, Ordering::Release);
+        words.sum.store(own.wrapping_add(external), Ordering::Release);
     }
 
     /// Whether this is a forked child. Only after the first [`set`](Self::set).

@@ -5,6 +5,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::entry::Entry;
 use crate::host::{Host, Reservation};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::{ADDRESS_SPACE_END, PAGE_SIZE};
@@ -12,7 +13,8 @@ use crate::{ADDRESS_SPACE_END, PAGE_SIZE};
 /// Pages in a chunk (2 MiB).
 pub(super) const CHUNK_PAGES: u64 = if cfg!(loom) { 4 } else { 512 };
 /// A model's addresses end early.
-const CHUNKS: usize = if cfg!(loom) { 2 } else { ADDRESS_SPACE_END / PAGE_SIZE / CHUNK_PAGES as usize };
+pub(super) const CHUNKS: usize =
+    if cfg!(loom) { 2 } else { ADDRESS_SPACE_END / PAGE_SIZE / CHUNK_PAGES as usize };
 /// Chunks in a node of the radix that stands in for a reservation.
 const NODE: usize = if cfg!(loom) { 1 } else { 1 << 12 };
 
@@ -22,13 +24,14 @@ const NODE: usize = if cfg!(loom) { 1 } else { 1 << 12 };
 pub(super) struct Chunk {
     /// Address of the [`Leaf`], or zero.
     leaf: AtomicUsize,
-    /// The region that covers all of the chunk, entered once.
+    /// The region that covers all of the chunk, or, while there is no leaf, the only one that lies in
+    /// it: entered once, so that neither large nor lone regions cost a leaf.
     pub(super) whole: AtomicU64,
 }
 
 /// One entry a page of a chunk, and how many are in use.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub(super) struct Leaf {
     entries: [AtomicU64; CHUNK_PAGES as usize],
     filled: AtomicU64,
@@ -60,14 +63,24 @@ impl Chunk {
         unsafe { leaf.as_ref() }
     }
 
-    #[inline(always)]
-    pub(super) fn leaf_entry(&self, page: u64) -> Option<&AtomicU64> {
-        Some(self.leaf()?.entry(page))
-    }
-
+    /// Also gives the pages of a lone region, which was entered for the chunk, entries of their own.
     fn grow_leaf(&self) -> &Leaf {
         let new: NonNull<Leaf> = fresh();
+        let lone = Entry::load(&self.whole);
+        let (start, end) = lone.extent();
+        let is_whole_chunk = start == 0 && end >= CHUNK_PAGES;
+        let is_lone = !lone.is_empty() && !is_whole_chunk;
+        if is_lone {
+            // SAFETY: just made, and nobody else knows it.
+            let leaf = unsafe { new.as_ref() };
+            let pages = start..end.min(CHUNK_PAGES);
+            leaf.add_filled(pages.end - pages.start);
+            pages.for_each(|page| leaf.entry(page).store(lone.of_page(page).word(), Ordering::Relaxed));
+        }
         self.leaf.store(new.as_ptr().expose_provenance(), Ordering::Release);
+        if is_lone {
+            self.whole.store(0, Ordering::Release); // after the leaf, which says the same
+        }
         self.leaf().expect("just made")
     }
 
@@ -168,13 +181,10 @@ impl Directory {
         }
     }
 
-    /// The chunk, in a flat directory.
-    #[inline(always)]
-    pub(super) fn flat_chunk(&self, number: u64) -> Option<&Chunk> {
+    /// Where the chunks lie in a flat directory.
+    pub(super) fn flat_base(&self) -> Option<NonNull<Chunk>> {
         match &self.chunks {
-            Chunks::Flat(reservation, _) => Some(flat(reservation, number as usize)),
-            // Models, which have no reservations, shall go the same way.
-            Chunks::Radix(_) if cfg!(loom) => self.chunk(number),
+            Chunks::Flat(reservation, _) => NonNull::new(flat_start(reservation).cast_mut()),
             Chunks::Radix(_) => None,
         }
     }
@@ -203,10 +213,13 @@ impl Directory {
 #[inline(always)]
 fn flat(reservation: &Reservation, number: usize) -> &Chunk {
     assert!(number < CHUNKS);
-    let chunks = std::ptr::with_exposed_provenance::<Chunk>(reservation.base);
     // SAFETY: the reservation is `CHUNKS * size_of::<Chunk>()` bytes of zeroed, page-aligned
     // memory, which the directory owns until it is dropped; zeroes are a valid `Chunk`.
-    unsafe { &*chunks.add(number) }
+    unsafe { &*flat_start(reservation).add(number) }
+}
+
+fn flat_start(reservation: &Reservation) -> *const Chunk {
+    std::ptr::with_exposed_provenance(reservation.base)
 }
 
 #[inline(always)]

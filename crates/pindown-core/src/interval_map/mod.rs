@@ -6,7 +6,8 @@
 //!
 //! Two levels: a flat directory with one word pair a 2 MiB chunk (reserved address space, backed
 //! only where used; a radix node on hosts that cannot reserve), and leaves of 512 page entries.
-//! Regions of many chunks are entered once a chunk instead of once a page.
+//! Regions of many chunks are entered once a chunk instead of once a page, and so is a region that is
+//! alone in its chunk.
 //!
 //! Regions that lose a page to one that reaches further are also kept in [`Hidden`], an ordered
 //! set in size classes, which the slow path searches; so every overlap is found, and a lookup for
@@ -16,11 +17,13 @@
 
 mod directory;
 mod entry;
+mod flat;
 mod hidden;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod oracle;
 
-pub(crate) use entry::{Entry, FAST, INDEX_BITS, MAX_REGIONS};
+pub(crate) use entry::{Entry, FAST, FAST_PAGES_MAX, INDEX_BITS, MAX_REGIONS, Want};
+pub(crate) use flat::FlatTable;
 
 use crate::host::Host;
 use crate::sync::{AtomicU64, Ordering};
@@ -53,26 +56,22 @@ impl Table {
     /// An entry that serves `pages` pages from `page` with at least the rights `class`.
     #[inline(always)]
     pub(crate) fn find(&self, page: u64, pages: u64, class: u64) -> Option<Found<'_>> {
-        Self::find_in(self.directory.chunk(page / CHUNK_PAGES)?, page, pages, class)
-    }
-
-    /// Like [`find`](Self::find), in a flat directory only.
-    #[inline(always)]
-    pub(crate) fn find_flat(&self, page: u64, pages: u64, class: u64) -> Option<Found<'_>> {
-        Self::find_in(self.directory.flat_chunk(page / CHUNK_PAGES)?, page, pages, class)
+        if pages > FAST_PAGES_MAX {
+            return None;
+        }
+        Self::find_in(self.directory.chunk(page / CHUNK_PAGES)?, Want::new(page, pages, class))
     }
 
     #[inline(always)]
-    fn find_in(chunk: &Chunk, page: u64, pages: u64, class: u64) -> Option<Found<'_>> {
-        if let Some(at) = chunk.leaf_entry(page) {
+    fn find_in(chunk: &Chunk, want: Want) -> Option<Found<'_>> {
+        if let Some(at) = chunk.leaf().map(|leaf| leaf.entry(want.page)) {
             let entry = Entry::load(at);
-            if entry.serves(pages, class) {
+            if entry.serves(want) {
                 return Some(Found { at, entry });
             }
         }
         let (at, entry) = (&chunk.whole, Entry::load(&chunk.whole));
-        // A chunk's entry counts pages from the chunk's start.
-        entry.serves(page % CHUNK_PAGES + pages, class).then_some(Found { at, entry })
+        entry.chunk_serves(want).then_some(Found { at, entry })
     }
 }
 
@@ -111,7 +110,8 @@ impl IntervalMap {
                 Piece::Pages(first, end) => self.enter_pages(span, first, end, requested),
             };
         }
-        if lost {
+        // What words cannot say is found by the slow path.
+        if lost || Entry::saturates(span) {
             self.hidden.insert(span);
         }
         self.count_gibs(span.range, 1);
@@ -120,13 +120,34 @@ impl IntervalMap {
     fn enter_chunk(&mut self, span: Span, chunk: u64, requested: PageRange) -> bool {
         let first = chunk * CHUNK_PAGES;
         let asked = PageRange::from_pages(first, CHUNK_PAGES).is_some_and(|r| requested.contains(r));
-        let entry = Entry::new(span, first, asked);
+        let entry = Entry::of_chunk(span, chunk, asked);
         let table = self.table.clone();
         let at = &table.directory.chunk_or_grow(chunk).whole;
-        self.contend(at, entry, span)
+        if at.load(Ordering::Relaxed) != 0 && !is_whole(Entry::load(at)) {
+            table.directory.leaf_or_grow(chunk); // where the lone region goes
+        }
+        let old = Entry::load(at);
+        self.contend(at, old.extent().1 >= entry.extent().1, entry, span)
+    }
+
+    /// Enters a region that has a chunk to itself, or at least its words.
+    fn enter_lone(&self, span: Span, first: u64, end: u64, requested: PageRange) -> bool {
+        let (number, pages) = (first / CHUNK_PAGES, PageRange::from_pages(first, end - first));
+        let chunk = self.table.directory.chunk_or_grow(number);
+        let free = chunk.leaf().is_none() && chunk.whole.load(Ordering::Relaxed) == 0;
+        let starts = first == span.range.first_page() || first.is_multiple_of(CHUNK_PAGES);
+        let ends = end == span.range.end_page() || end.is_multiple_of(CHUNK_PAGES);
+        let lone = free && starts && ends && pages.is_some_and(|pages| requested.contains(pages));
+        if lone {
+            chunk.whole.store(Entry::of_chunk(span, number, true).word(), Ordering::Release);
+        }
+        lone
     }
 
     fn enter_pages(&mut self, span: Span, first: u64, end: u64, requested: PageRange) -> bool {
+        if self.enter_lone(span, first, end, requested) {
+            return false;
+        }
         let table = self.table.clone();
         let leaf = table.directory.leaf_or_grow(first / CHUNK_PAGES);
         let (mut lost, mut filled) = (false, 0);
@@ -134,16 +155,17 @@ impl IntervalMap {
             let asked = requested.first_page() <= page && page < requested.end_page();
             let at = leaf.entry(page);
             filled += u64::from(at.load(Ordering::Relaxed) == 0);
-            lost |= self.contend(at, Entry::new(span, page, asked), span);
+            let (old, entry) = (Entry::load(at), Entry::new(span, page, asked));
+            lost |= self.contend(at, old.reach() >= entry.reach(), entry, span);
         }
         leaf.add_filled(filled);
         lost
     }
 
-    /// Stores `entry` unless the region there reaches further. Returns whether it lost.
-    fn contend(&mut self, at: &AtomicU64, entry: Entry, span: Span) -> bool {
+    /// Stores `entry` unless the region there reaches as far (`reaches`). Returns whether it lost.
+    fn contend(&mut self, at: &AtomicU64, reaches: bool, entry: Entry, span: Span) -> bool {
         let old = Entry::load(at);
-        if old.reach() >= entry.reach() && !old.is_empty() && old.fast() >= entry.fast() {
+        if reaches && !old.is_empty() && old.fast() >= entry.fast() {
             return true;
         }
         if !old.is_empty() && old.index() != span.index {
@@ -189,9 +211,9 @@ impl IntervalMap {
     }
 
     fn clear_pages(&self, index: u32, first: u64, end: u64) {
-        let Some(leaf) = self.table.directory.chunk(first / CHUNK_PAGES).and_then(|c| c.leaf()) else {
-            return;
-        };
+        let Some(chunk) = self.table.directory.chunk(first / CHUNK_PAGES) else { return };
+        clear_if(&chunk.whole, index);
+        let Some(leaf) = chunk.leaf() else { return };
         let cleared = (first..end).filter(|page| clear_if(leaf.entry(*page), index)).count();
         leaf.sub_filled(cleared as u64);
     }
@@ -215,7 +237,9 @@ impl IntervalMap {
     fn named_in_chunk(&self, first: u64, end: u64, found: &mut impl FnMut(u32)) {
         let Some(chunk) = self.table.directory.chunk(first / CHUNK_PAGES) else { return };
         let whole = Entry::load(&chunk.whole);
-        if !whole.is_empty() {
+        let (start, beyond) = whole.extent();
+        let offset = first % CHUNK_PAGES;
+        if !whole.is_empty() && start < offset + (end - first) && offset < beyond {
             found(whole.index());
         }
         let Some(leaf) = chunk.leaf().filter(|l| l.filled() > 0) else { return };
@@ -240,6 +264,10 @@ impl IntervalMap {
 
     /// Lets lookups that start at `page` find `span` without the slow path.
     pub(crate) fn promote(&mut self, span: Span, page: u64) {
+        let known = self.table.find(page, 1, span.class);
+        if known.is_some_and(|found| found.entry.index() == span.index) {
+            return;
+        }
         let in_chunk = pieces(span.range).any(|p| matches!(p, Piece::Chunk(c) if c == page / CHUNK_PAGES));
         if in_chunk {
             self.enter_chunk(span, page / CHUNK_PAGES, span.range);
@@ -255,6 +283,12 @@ impl IntervalMap {
             self.gibs[gib] = counted.expect("each region is inserted and removed once");
         }
     }
+}
+
+/// Whether a chunk's word names a region that covers the chunk.
+fn is_whole(entry: Entry) -> bool {
+    let (start, end) = entry.extent();
+    start == 0 && end >= CHUNK_PAGES
 }
 
 fn clear_if(at: &AtomicU64, index: u32) -> bool {

@@ -29,6 +29,14 @@ impl Default for LinuxHost {
 
 impl Host for LinuxHost {
     fn reserve(&self, bytes: usize) -> Option<Reservation> {
+        let mut reservation = self.reserve_kept(bytes)?;
+        let at = reservation.base as *mut libc::c_void;
+        // SAFETY: advice on the mapping just made, whose present content it does not change.
+        reservation.wiped_on_fork = unsafe { libc::madvise(at, bytes, libc::MADV_WIPEONFORK) } == 0;
+        Some(reservation)
+    }
+
+    fn reserve_kept(&self, bytes: usize) -> Option<Reservation> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing else.
@@ -37,12 +45,11 @@ impl Host for LinuxHost {
             return None;
         }
         // SAFETY: advice on the mapping just made; neither kind changes its present content.
-        let wiped = unsafe {
+        unsafe {
             libc::madvise(at, bytes, libc::MADV_DONTDUMP);
             libc::madvise(at, bytes, libc::MADV_NOHUGEPAGE);
-            libc::madvise(at, bytes, libc::MADV_WIPEONFORK) == 0
-        };
-        Some(Reservation { base: at as usize, len_bytes: bytes, wiped_on_fork: wiped })
+        }
+        Some(Reservation { base: at as usize, len_bytes: bytes, wiped_on_fork: false })
     }
 
     unsafe fn release(&self, reservation: Reservation) {

@@ -50,7 +50,7 @@ impl Upkeep {
             sweep: settings.sweep.then(Sweep::new),
             // Without PSI there is nothing to react to; the budget still holds.
             pressure: if settings.pressure { Pressure::watch().ok() } else { None },
-            page: if settings.export { Page::new() } else { None },
+            page: settings.export.then(Page::new),
         }
     }
 
