@@ -102,15 +102,26 @@ pub(super) fn json(seen: &[Exported]) -> String {
 mod tests {
     use super::*;
 
+    /// Without colours.
+    fn plain(line: &str) -> String {
+        let mut parts = line.split('\x1b');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |text, part| text + part.split_once('m').map_or("", |(_, rest)| rest))
+    }
+
     #[test]
     fn a_narrow_window_shows_what_is_registered() {
         let mut seen = Exported::default();
         (seen.pid, seen.command, seen.max_bytes) = (4_000_000, "a_program_with_a_name".into(), 64 << 20);
         (seen.stats.gets, seen.stats.hits, seen.stats.bytes_registered) = (1000, 990, 12 << 20);
-        let lines = text(&[seen.clone()], &[], Palette::plain(), 60);
+        let shown = |columns| {
+            let lines = text(std::slice::from_ref(&seen), &[], Palette::for_stdout(), columns);
+            lines.iter().map(|l| plain(l)).collect::<Vec<_>>()
+        };
+        let lines = shown(60);
         assert!(lines.iter().all(|l| l.chars().count() <= 60), "{lines:?}");
         assert!(lines[3].contains("99.0") && lines[3].contains("12.0 MiB"), "{lines:?}");
-        let wide = text(&[seen], &[], Palette::plain(), 119);
+        let wide = shown(119);
         assert!(wide[3].chars().count() <= 119 && wide[2].ends_with("queued"), "{wide:?}");
     }
 
