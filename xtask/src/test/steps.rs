@@ -83,6 +83,11 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "queue-million", full: true, run: Run::Long(&["test", "-p", "pindown", "--test", "queue"]) },
     always("coherence-root", Run::Pindown(User::Root, &["coherence", "--monitor", "uffd"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence", "--monitor", "uffd"])),
+    Step {
+        name: "budget-million",
+        full: true,
+        run: Run::Long(&["test", "--release", "-p", "pindown", "--test", "budget"]),
+    },
     always("coherence-ebpf", Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf"])),
     Step {
         name: "coherence-ebpf-own-programs",
