@@ -21,6 +21,35 @@ pub(crate) fn build_pindown(release: bool) -> Result<PathBuf> {
     Ok(workspace::target().join(dir).join("pindown"))
 }
 
+/// Builds `examples-verbs`' NAME, which is not of the workspace, and returns its path.
+pub(crate) fn build_verbs_example(name: &str) -> Result<PathBuf> {
+    let feature = name.trim_end_matches("_write");
+    let dir = workspace::target().join("examples-verbs");
+    let mut c = command(&["build", "--locked", "--manifest-path", "examples-verbs/Cargo.toml"]);
+    c.args(["--no-default-features", "--features", feature, "--bin", name]).env("CARGO_TARGET_DIR", &dir);
+    let described = proc::describe(&c);
+    let status = c.status().map_err(|e| proc::spawn_error(&described, &e))?;
+    if status.success() {
+        return Ok(dir.join("debug").join(name));
+    }
+    Err(Error::Command { command: described, status: status.to_string(), output: String::new() })
+}
+
+/// `cargo build ARGS`.
+pub(crate) fn build(args: &[&str]) -> Result<()> {
+    output(&[&["build"], args].concat()).map(drop)
+}
+
+/// Builds the shared library of `package` and returns its path.
+pub(crate) fn build_library(package: &str, release: bool) -> Result<PathBuf> {
+    let profile = if release { "release" } else { "dev" };
+    let messages = output(&["build", "-p", package, "--profile", profile, "--message-format=json"])?;
+    let mut parsed = messages.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
+    let last = parsed.rfind(|m| m["target"]["crate_types"][0] == "cdylib");
+    let path = last.and_then(|m| Some(m["filenames"][0].as_str()?.into()));
+    path.ok_or_else(|| Error::Other(format!("cargo built no shared library for {package}")))
+}
+
 /// Builds what `cargo ARGS` would test and returns the binaries' paths.
 pub(crate) fn build_tests(args: &[&str]) -> Result<Vec<PathBuf>> {
     let messages = output(&[args, &["--no-run", "--message-format=json"]].concat())?;

@@ -2,6 +2,7 @@
 
 mod bench_peers;
 mod bpf;
+mod capi;
 mod cargo;
 mod error;
 mod fuzz;
@@ -27,6 +28,10 @@ enum Task {
     Vm(vm::Args),
     /// Rebuild the committed BPF object, or check it.
     Bpf(bpf::Args),
+    /// Make the committed C header anew, or check it.
+    Header(capi::HeaderArgs),
+    /// Install the C library and the command line tool under a prefix.
+    Install(capi::InstallArgs),
     /// Run all tests; the last line counts them.
     Test(test::Args),
     /// Compare the cache with UCX's on this machine (needs libucx-dev, which it installs).
@@ -39,6 +44,8 @@ fn main() {
     let status = match Cli::parse().task {
         Task::Vm(args) => vm::run(args),
         Task::Bpf(args) => bpf::run(args),
+        Task::Header(args) => capi::header(args),
+        Task::Install(args) => capi::install(args),
         Task::Test(args) => test::run(args),
         Task::BenchPeers(args) => bench_peers::run(args),
         Task::Fuzz(args) => fuzz::run(args),

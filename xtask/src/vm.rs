@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Build a test target of the workspace and carry its binary, as /job/NAME (again and again).
     #[arg(long, value_name = "PACKAGE:NAME")]
     test: Vec<String>,
+    /// Build a package's shared library and carry it (again and again).
+    #[arg(long, value_name = "PACKAGE")]
+    library: Vec<String>,
     /// Build and carry `pindown` though CMD does not start with it.
     #[arg(long)]
     pindown: bool,
@@ -55,7 +58,7 @@ pub(crate) struct Args {
     /// No line about versions.
     #[arg(long, short)]
     quiet: bool,
-    /// The command. One word is a script for sh; `pindown` as first word is built and carried.
+    /// The command. One word is a script for sh; where it runs `pindown`, that is built and carried.
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -123,14 +126,21 @@ fn report(outcome: Outcome, args: &Args) -> Result<i32> {
 /// The files to carry, built first where they are of this workspace.
 fn carried(args: &Args) -> Result<Vec<PathBuf>> {
     let mut files = args.file.clone();
-    let first = args.command.first().and_then(|w| w.split_whitespace().next());
-    if args.pindown || first == Some("pindown") {
+    if args.pindown || args.command.first().is_some_and(|first| runs_pindown(first)) {
         files.push(cargo::build_pindown(args.release)?);
+    }
+    for package in &args.library {
+        files.push(cargo::build_library(package, args.release)?);
     }
     for test in &args.test {
         files.push(build_test(test, args.release)?);
     }
     Ok(files)
+}
+
+/// Whether `pindown` is a word of this command or script.
+fn runs_pindown(script: &str) -> bool {
+    script.split(|c: char| !c.is_ascii_alphanumeric() && !"_-./".contains(c)).any(|word| word == "pindown")
 }
 
 /// Builds `PACKAGE:NAME` and puts its binary under the plain name.
@@ -161,4 +171,14 @@ fn build_test(test: &str, release: bool) -> Result<PathBuf> {
 fn terminal_size() -> (u16, u16) {
     let size = rustix::termios::tcgetwinsize(std::io::stdout());
     size.map_or((24, 80), |s| (s.ws_row, s.ws_col))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn pindown_is_carried_where_it_is_run() {
+        let runs = super::runs_pindown;
+        assert!(runs("pindown") && runs("for i in 1 2; do pindown doctor; done") && runs("a|pindown"));
+        assert!(!runs("uname -r") && !runs("./pindown doctor") && !runs("pindown-helper"));
+    }
 }

@@ -26,6 +26,13 @@ impl CliError {
     pub(crate) fn machine(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Machine { what: what.into(), remedy: remedy.into() }
     }
+
+    /// The reason alone, to be part of another text.
+    pub(crate) fn reason(&self) -> &str {
+        match self {
+            Self::Usage(what) | Self::Machine { what, .. } => what,
+        }
+    }
 }
 
 /// The status for the shell; errors go to standard error.

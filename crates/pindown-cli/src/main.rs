@@ -8,6 +8,7 @@ mod exit;
 #[cfg(feature = "ebpf")]
 mod helper;
 mod machine;
+mod man;
 mod monitors;
 mod peer;
 mod perf;
@@ -47,6 +48,8 @@ enum Verb {
     Subject(bench::SubjectArgs),
     #[command(name = "__cell", hide = true)]
     Cell(coherence::CellArgs),
+    #[command(name = "__man", hide = true)]
+    Man(man::Args),
     #[command(name = "__file", hide = true)]
     File(coherence::FileArgs),
 }
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Verb::Top(args) => exit::code(top::run(&args)),
         Verb::Metrics(args) => exit::code(top::metrics(&args)),
         Verb::Coherence(args) => exit::code(coherence::run(&args)),
+        Verb::Man(args) => man::run(&args),
         Verb::Cell(args) => coherence::run_cell(&args),
         Verb::File(args) => match coherence::in_other_process(&args) {
             Ok(()) => ExitCode::SUCCESS,

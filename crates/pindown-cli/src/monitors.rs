@@ -2,9 +2,10 @@
 
 use std::error::Error;
 use std::os::fd::AsFd;
+use std::sync::Once;
 
 use pindown::provider::io_uring::UringProvider;
-use pindown::{BuildError, Builder, Cache, MonitorChoice};
+use pindown::{BuildError, Builder, Cache, MonitorChoice, MonitorError};
 
 use crate::exit::CliError;
 
@@ -47,7 +48,7 @@ impl MonitorName {
     /// What the builder takes. Fails where this build or the provider does not have it.
     pub(crate) fn choice(self) -> Result<MonitorChoice, CliError> {
         match self {
-            Self::Auto => Ok(MonitorChoice::Auto),
+            Self::Auto => Ok(auto()),
             Self::Uffd => Ok(MonitorChoice::Uffd),
             Self::Manual => Ok(MonitorChoice::Manual),
             Self::None => Ok(MonitorChoice::None),
@@ -66,6 +67,19 @@ impl MonitorName {
     }
 }
 
+/// What `auto` takes; says so in one line, once, if a better one does not start here.
+fn auto() -> MonitorChoice {
+    static SAID: Once = Once::new();
+    let chosen = pindown::monitor::auto();
+    if !chosen.passed_over.is_empty() && std::env::var_os(QUIET_VARIABLE).is_none() {
+        SAID.call_once(|| eprintln!("pindown: {}", chosen.summary()));
+    }
+    MonitorChoice::Custom(chosen.monitor)
+}
+
+/// Set for children, whose parent has said it.
+pub(crate) const QUIET_VARIABLE: &str = "PINDOWN_CELL";
+
 /// Names the socket of a helper that a parent process runs for its children.
 pub(crate) const HELPER_VARIABLE: &str = "PINDOWN_CELL_HELPER";
 
@@ -75,8 +89,8 @@ fn ebpf() -> Result<MonitorChoice, CliError> {
     let Some(socket) = std::env::var_os(HELPER_VARIABLE) else { return Ok(MonitorChoice::Ebpf) };
     let mut options = EbpfOptions::default();
     options.loader = Loader::Helper(socket.into());
-    let monitor = EbpfMonitor::open(&options)
-        .map_err(|error| CliError::machine(chain(&error), "see `pindown doctor`"))?;
+    let monitor =
+        EbpfMonitor::open(&options).map_err(|error| CliError::machine(chain(&error), remedy(&error)))?;
     Ok(MonitorChoice::Custom(std::sync::Arc::new(monitor)))
 }
 
@@ -99,7 +113,7 @@ pub(crate) fn no_ring(error: std::io::Error) -> CliError {
     CliError::machine(format!("no io_uring: {error}"), remedy)
 }
 
-fn no_table(error: &dyn Error) -> CliError {
+fn no_table(error: &(dyn Error + 'static)) -> CliError {
     CliError::machine(
         format!("no table of fixed buffers: {}", chain(error)),
         "run Linux 5.19 or later; raise `ulimit -l` if it is 0",
@@ -107,17 +121,61 @@ fn no_table(error: &dyn Error) -> CliError {
 }
 
 pub(crate) fn no_monitor(error: &BuildError) -> CliError {
-    CliError::machine(chain(error), "see `pindown doctor` for what each monitor needs")
+    let remedy = match error {
+        BuildError::Monitor { source, .. } => remedy(source),
+        _ => "see `pindown doctor`",
+    };
+    CliError::machine(chain(error), remedy)
 }
 
-/// An error with its causes.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
+/// An error with its causes, each said once: some texts hold their cause's already. A monitor's remedy
+/// is left to the line after.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = own_text(error);
     let mut cause = error.source();
     while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
+        let said = own_text(error);
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
         cause = error.source();
     }
     text
+}
+
+fn own_text(error: &(dyn Error + 'static)) -> String {
+    match error.downcast_ref() {
+        Some(MonitorError::Unavailable { what, .. }) => format!("no {what}"),
+        _ => error.to_string(),
+    }
+}
+
+/// What to do about a monitor that does not start.
+fn remedy(error: &MonitorError) -> &'static str {
+    match error {
+        MonitorError::Unavailable { remedy, .. } => remedy,
+        _ => "see `pindown doctor` for what each monitor needs",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cause_is_said_twice() {
+        let refused = std::io::Error::other("not both are this process's");
+        let error = BuildError::Monitor {
+            name: "ebpf",
+            source: MonitorError::Unavailable {
+                what: "CAP_BPF",
+                remedy: "run as root",
+                source: Some(refused),
+            },
+        };
+        let text = "the monitor ebpf does not start: no CAP_BPF: not both are this process's";
+        assert_eq!(chain(&error), text);
+        let io = MonitorError::Io { what: "mmap", source: std::io::Error::other("full") };
+        assert_eq!(chain(&io), "mmap failed: full");
+    }
 }

@@ -13,6 +13,20 @@ use std::time::Duration;
 use pindown::monitor::ebpf::{EbpfMonitor, EbpfOptions, Loader};
 use pindown::{Access, Monitor, Notifier, PageRange, Subscription};
 
+/// The program just built; in a guest, the one that was carried there.
+fn pindown() -> PathBuf {
+    let built = PathBuf::from(env!("CARGO_BIN_EXE_pindown"));
+    if built.exists() { built } else { "pindown".into() }
+}
+
+/// A directory that any user may enter.
+fn open_dir(name: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("pindown-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    dir
+}
+
 struct Helper {
     child: Child,
     socket: PathBuf,
@@ -20,16 +34,17 @@ struct Helper {
 
 impl Helper {
     fn start(name: &str, args: &[&str]) -> Option<Self> {
-        let dir = std::env::temp_dir().join(format!("pindown-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let socket = dir.join("helper.sock");
-        Self::start_at(&socket, args)
+        Self::start_at(&open_dir(name).join("helper.sock"), args)
     }
 
     fn start_at(socket: &Path, args: &[&str]) -> Option<Self> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pindown"));
+        let mut command = Command::new(pindown());
         command.arg("helper").arg("--socket").arg(socket).args(args).stdout(Stdio::piped());
+        Self::serving(command, socket)
+    }
+
+    /// Waits until it serves at `socket`.
+    fn serving(mut command: Command, socket: &Path) -> Option<Self> {
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -57,7 +72,7 @@ impl Drop for Helper {
     }
 }
 
-/// A client process: says "watching" or why not, then looks again at each line it is sent.
+/// A client process: says "watching" or why not, then does what each line it is sent asks for.
 struct Client {
     child: Child,
     said: BufReader<ChildStdout>,
@@ -87,9 +102,13 @@ impl Client {
         "gone".to_owned()
     }
 
-    fn look(&mut self) -> String {
-        self.child.stdin.as_mut().unwrap().write_all(b"look\n").unwrap();
+    fn ask(&mut self, what: &str) -> String {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{what}").unwrap();
         self.hear()
+    }
+
+    fn look(&mut self) -> String {
+        self.ask("look")
     }
 }
 
@@ -100,9 +119,15 @@ impl Drop for Client {
     }
 }
 
+/// Stands for a socket: the client loads the programs itself.
+const OWN: &str = "own";
+
 fn through(socket: &Path) -> EbpfOptions {
     let mut options = EbpfOptions::default();
-    options.loader = Loader::Helper(socket.to_owned());
+    options.loader = match socket == Path::new(OWN) {
+        true => Loader::Own,
+        false => Loader::Helper(socket.to_owned()),
+    };
     options
 }
 
@@ -118,9 +143,26 @@ fn a_client() {
         Ok(()) => println!("client: watching"),
         Err(e) => return println!("client: {e}"),
     }
-    for _ in std::io::stdin().lines() {
-        println!("client: {}", if sees_munmap(&monitor) { "seen" } else { "MISSED" });
+    for line in std::io::stdin().lines() {
+        match line.as_deref() {
+            Ok("fork") => println!("client: {}", if leave_a_child() { "forked" } else { "no fork" }),
+            _ => println!("client: {}", if sees_munmap(&monitor) { "seen" } else { "MISSED" }),
+        }
     }
+}
+
+/// A child that outlives its parent.
+fn leave_a_child() -> bool {
+    // SAFETY: the child makes async-signal-safe calls alone.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: no pointers; ends the child without running anything of the parent's.
+        unsafe {
+            libc::sleep(30);
+            libc::_exit(0);
+        }
+    }
+    child > 0
 }
 
 fn sees_munmap(monitor: &EbpfMonitor) -> bool {
@@ -140,6 +182,40 @@ fn sees_munmap(monitor: &EbpfMonitor) -> bool {
         monitor.unsubscribe(range);
         subscribed == Subscription::Events && after != before
     })
+}
+
+/// A listening socket as systemd makes it.
+fn listening(path: &Path) -> OwnedFd {
+    // SAFETY: no pointers; the descriptor is new.
+    let fd = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0)) };
+    let (at, len) = address(path);
+    // SAFETY: a live address of the stated length.
+    assert_eq!(unsafe { libc::bind(fd.as_raw_fd(), (&raw const at).cast(), len) }, 0);
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { libc::listen(fd.as_raw_fd(), 16) }, 0);
+    fd
+}
+
+/// As pindown-helper.socket does it: the socket is descriptor 3 (`sd_listen_fds(3)`).
+#[test]
+fn a_socket_of_systemd_is_served() {
+    let dir = open_dir("activated");
+    let socket = dir.join("s");
+    let listener = listening(&socket);
+    let mut command = Command::new("sh");
+    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" helper --socket /nowhere/at/all"]);
+    command.arg(pindown()).stdout(Stdio::piped());
+    // SAFETY: dup2 is async-signal-safe, and the listener lives until the child was started.
+    unsafe {
+        let fd = listener.as_raw_fd();
+        command.pre_exec(move || match libc::dup2(fd, 3) {
+            3 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    let Some(_helper) = Helper::serving(command, &socket) else { return };
+    drop(listener);
+    assert_eq!(Client::start(&socket, None).hear(), "watching");
 }
 
 #[test]
@@ -170,11 +246,12 @@ fn a_killed_clients_place_is_free_again() {
     let refusal = second.hear();
     assert!(refusal.contains("too many clients"), "{refusal}");
     drop(first); // SIGKILL
-    let served = (0..100).any(|_| {
-        std::thread::sleep(Duration::from_millis(50));
-        Client::start(&helper.socket, None).hear() == "watching"
+    let mut said = String::new();
+    let served = soon(|| {
+        said = Client::start(&helper.socket, None).hear();
+        said == "watching"
     });
-    assert!(served);
+    assert!(served, "{said}");
 }
 
 #[test]
@@ -189,16 +266,20 @@ fn a_hundred_clients_at_once() {
     }
 }
 
-/// A connection that says what it likes.
-fn raw_connection(socket: &Path) -> OwnedFd {
-    // SAFETY: no pointers; the descriptor is new.
-    let fd = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0)) };
+fn address(socket: &Path) -> (libc::sockaddr_un, libc::socklen_t) {
     // SAFETY: plain integers, for which zeroes are valid.
     let mut at: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     at.sun_family = libc::AF_UNIX as u16;
     let path = socket.as_os_str().as_encoded_bytes();
     at.sun_path.iter_mut().zip(path).for_each(|(to, from)| *to = *from as libc::c_char);
-    let len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    (at, size_of::<libc::sockaddr_un>() as libc::socklen_t)
+}
+
+/// A connection that says what it likes.
+fn raw_connection(socket: &Path) -> OwnedFd {
+    // SAFETY: no pointers; the descriptor is new.
+    let fd = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0)) };
+    let (at, len) = address(socket);
     // SAFETY: a live address of the stated length.
     assert_eq!(unsafe { libc::connect(fd.as_raw_fd(), (&raw const at).cast(), len) }, 0);
     fd
@@ -318,9 +399,30 @@ fn nothing_stays_attached_when_helper_and_clients_were_killed() {
     helper.kill();
     assert!(ids.iter().all(|id| link_exists(*id)), "the client holds them");
     drop(client); // SIGKILL
-    let gone = (0..100).any(|_| {
+    assert!(soon(|| !ids.iter().any(|id| link_exists(*id))));
+}
+
+#[test]
+fn nothing_stays_attached_when_a_process_with_its_own_programs_was_killed() {
+    let mut client = Client::start(Path::new(OWN), None);
+    let said = client.hear();
+    if said != "watching" {
+        return println!("skipped: {said}");
+    }
+    let ids = link_ids(client.child.id());
+    assert!(!ids.is_empty());
+    if !link_exists(ids[0]) {
+        return println!("skipped: looking at links needs CAP_SYS_ADMIN");
+    }
+    assert_eq!(client.ask("fork"), "forked");
+    assert!(ids.iter().all(|id| link_exists(*id)));
+    drop(client); // SIGKILL; its child lives on
+    assert!(soon(|| !ids.iter().any(|id| link_exists(*id))));
+}
+
+fn soon(mut happened: impl FnMut() -> bool) -> bool {
+    (0..200).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
-        !ids.iter().any(|id| link_exists(*id))
-    });
-    assert!(gone);
+        happened()
+    })
 }

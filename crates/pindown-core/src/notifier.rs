@@ -112,6 +112,12 @@ impl Notifier {
         self.0.generation()
     }
 
+    /// The generation word itself; load it with acquire ordering.
+    #[cfg(not(loom))]
+    pub fn generation_word(&self) -> &AtomicU64 {
+        &self.0.generation
+    }
+
     /// Sleeps until something was reported or `timeout` is over; whether something was. For the one
     /// thread that waits on a [`detached`](Self::detached) notifier.
     pub fn sleep_detached(&self, timeout: std::time::Duration) -> bool {

@@ -1,4 +1,10 @@
-//! The one door to atomics and locks: std, or loom's models of them.
+//! The one door to atomics and locks: std, or loom's models of them, or locks that ThreadSanitizer follows.
+
+#[cfg(tsan)]
+mod tsan;
+
+#[cfg(tsan)]
+pub(crate) use tsan::{Condvar, Mutex, MutexGuard};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -6,10 +12,11 @@ pub(crate) use loom::sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 #[cfg(not(loom))]
-pub(crate) use std::sync::{
-    Condvar, Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
+#[cfg(not(any(loom, tsan)))]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
 pub(crate) use std::sync::Arc;
 

@@ -1,9 +1,10 @@
 //! What no policy can beat.
 //!
-//! Both bounds see the trace as *gaps*: from one request of a thing to its next, without a change of
+//! [`bound`] is for those that know the future, [`expected_cost_ns`] for those that do not, where
+//! requests are known to be random. The first sees the trace as *gaps*: from one request of a thing to its next, without a change of
 //! its memory between. Keeping it over a gap saves a registration and takes room at every request
 //! inside. Things that contain each other count as one of the smallest size and the least cost, and
-//! held registrations as free to go, so the bounds stay below what is possible.
+//! held registrations as free to go, so it stays below what is possible.
 //!
 //! - Equal sizes and costs: Belady's MIN, exact.
 //! - Otherwise: the Lagrangian dual of the fractional problem. Any prices of room `p >= 0`, one a stretch
@@ -11,7 +12,10 @@
 //!   good prices are found by subgradient steps.
 
 mod dual;
+mod expected;
 mod min;
+
+pub use expected::{Draws, expected_cost_ns};
 
 use std::collections::HashMap;
 

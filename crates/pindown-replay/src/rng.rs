@@ -57,6 +57,14 @@ impl Zipf {
         Self { cumulative: cumulative.collect() }
     }
 
+    /// How likely each of `things` is, which share `mass` in all.
+    pub(crate) fn law<T: Copy>(&self, things: &[T], mass: f64) -> Vec<(T, f64)> {
+        let total = self.cumulative.last().copied().unwrap_or(1.0);
+        let before = std::iter::once(0.0).chain(self.cumulative.iter().copied());
+        let chances = self.cumulative.iter().zip(before).map(|(upto, before)| (upto - before) / total * mass);
+        things.iter().copied().zip(chances).collect()
+    }
+
     pub(crate) fn draw(&self, rng: &mut Rng) -> usize {
         let total = self.cumulative.last().copied().unwrap_or(1.0);
         let at = rng.unit() * total;

@@ -44,23 +44,41 @@ fn a_scan_costs_little_at_up_to_half_the_footprint() {
     }
 }
 
-#[test]
-fn the_default_is_never_much_worse_than_lru() {
-    for scenario in suite::SUITE {
-        let workload = Workload::compile(&scenario.trace(), None);
-        let budget = Budget { max_bytes: workload.footprint_bytes() / 2, max_regions: u64::MAX };
+/// Cost of the default over the bound, and over LRU's, at each budget of the suite.
+fn measured(scenario: &suite::Scenario) -> Vec<(f64, f64)> {
+    let workload = Workload::compile(&scenario.trace(), None);
+    let ratios = |share: suite::Share| {
+        let budget = share.of(&workload);
         let (adaptive, lru) =
             (run(&workload, PolicyKind::default(), budget), run(&workload, PolicyKind::Lru, budget));
-        assert!(
-            adaptive.cost_ns as f64 <= 1.05 * lru.cost_ns as f64,
-            "{}: {adaptive:?} {lru:?}",
-            scenario.name
-        );
         assert!(
             adaptive.registered_bytes_peak <= budget.max_bytes
                 && lru.registered_bytes_peak <= budget.max_bytes
         );
+        let least = suite::Least::committed(scenario, share).expect("in the table").ns();
+        (adaptive.cost_ns as f64 / least as f64, adaptive.cost_ns as f64 / lru.cost_ns as f64)
+    };
+    suite::Share::all().map(ratios).collect()
+}
+
+fn mean(ratios: &[(f64, f64)]) -> f64 {
+    ratios.iter().map(|r| r.0).sum::<f64>() / ratios.len() as f64
+}
+
+#[test]
+fn the_default_is_near_the_bound_and_never_much_worse_than_lru() {
+    let (mut all, mut unseen) = (Vec::new(), Vec::new());
+    for scenario in suite::SUITE {
+        let ratios = measured(scenario);
+        for (_, against_lru) in &ratios {
+            assert!(*against_lru <= 1.05, "{}: {ratios:?}", scenario.name);
+        }
+        println!("{:14} {:.3}", scenario.name, mean(&ratios));
+        unseen.extend(ratios.iter().copied().filter(|_| scenario.held_out));
+        all.extend(ratios);
     }
+    println!("all {:.3}, held out {:.3}", mean(&all), mean(&unseen));
+    assert!(mean(&all) <= 1.35 && mean(&unseen) <= 1.35, "{} {}", mean(&all), mean(&unseen));
 }
 
 #[test]

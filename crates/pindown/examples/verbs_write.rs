@@ -4,12 +4,13 @@
 
 use pindown::provider::verbs::rc::{Endpoint, EndpointOptions, Remote, Request, Segment};
 use pindown::provider::verbs::{Options, Verbs};
-use pindown::{Access, Builder};
+use pindown::{Access, Builder, Stats};
 use std::time::Duration;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let device = std::env::args().nth(1).unwrap_or("rxe0".into());
-    let cache = Builder::new(Verbs::open(&device, Options::default())?).build()?;
+type Error = Box<dyn std::error::Error>;
+
+pub(crate) fn on(device: &str) -> Result<Stats, Error> {
+    let cache = Builder::new(Verbs::open(device, Options::default())?).build()?;
     let (near, _far) = Endpoint::pair(cache.provider(), &EndpointOptions::default())?;
     let (from, mut to) = (vec![7_u8; 1 << 20], vec![0_u8; 1 << 20]);
     for _ in 0..3 {
@@ -23,6 +24,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         unsafe { near.transfer(Request::Write(remote), segment, (source, target), Duration::from_secs(5))? };
         assert_eq!(from, to);
     }
-    println!("{device}: {} registrations, {} hits", cache.stats().registrations, cache.stats().hits);
+    Ok(cache.stats())
+}
+
+#[allow(dead_code)] // the test calls `on`
+fn main() -> Result<(), Error> {
+    let device = std::env::args().nth(1).unwrap_or("rxe0".into());
+    let stats = on(&device)?;
+    println!("{device}: {} registrations, {} hits", stats.registrations, stats.hits);
     Ok(())
 }

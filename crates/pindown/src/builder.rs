@@ -75,7 +75,9 @@ impl<P: Provider> Builder<P> {
         self
     }
 
-    /// Most bytes registered at a time.
+    /// Most bytes registered at a time. Default: what the system allows of pinned memory
+    /// ([`system_limits`](crate::budget::system_limits)); of on-demand regions, which pin none, four times the
+    /// memory.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.config.max_bytes = Some(bytes);
         self
@@ -107,6 +109,21 @@ impl<P: Provider> Builder<P> {
         self
     }
 
+    /// Registrations are given up when they are this old, however much they are used, unless they are
+    /// held; within a quarter of it more, at most a second. Bounds for how long a device can reach
+    /// memory of which no event told that it is gone. Default: no bound.
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.config.max_age = Some(age);
+        self
+    }
+
+    /// At which request for a range [`Cache::acquire_reused`](pindown_core::Cache::acquire_reused)
+    /// registers it; before that the caller copies. Default: the second.
+    pub fn register_after(mut self, uses: u32) -> Self {
+        self.config.register_after = uses;
+        self
+    }
+
     /// Whether the worker looks, for at most half a percent of a core, for registrations whose memory
     /// is not mapped any more. Default: where nothing reports it (the manual monitor, on-demand paging).
     pub fn sweep(mut self, sweep: bool) -> Self {
@@ -121,8 +138,8 @@ impl<P: Provider> Builder<P> {
         self
     }
 
-    /// Whether counters are shown to `pindown top` and `pindown metrics`, through a file in `/dev/shm`
-    /// that this user and root can read. Default: yes, unless `PINDOWN_EXPORT=0`.
+    /// Whether counters are shown to `pindown top` and `pindown metrics`, through a small memory
+    /// file that this user's processes and root's can read. Default: yes, unless `PINDOWN_EXPORT=0`.
     pub fn export(mut self, export: bool) -> Self {
         self.export = export;
         self
@@ -148,18 +165,22 @@ impl<P: Provider> Builder<P> {
     /// [`BuildError::Monitor`] when the chosen monitor does not start here; `Auto` always does.
     pub fn build(self) -> Result<Cache<P>, BuildError> {
         check_page_size()?;
+        crate::sys::stay_loaded::stay_loaded();
         crate::trace::start_if_asked();
         let caps = self.provider.caps();
         let mut config = self.config;
-        // On-demand regions pin nothing, so RLIMIT_MEMLOCK does not bound them.
-        if config.max_bytes.is_none() && !caps.coherent {
-            config.max_bytes = crate::budget::default_max_bytes(caps.max_bytes);
+        if config.max_bytes.is_none() {
+            config.max_bytes = match caps.coherent {
+                true => crate::budget::default_on_demand_bytes(caps.max_bytes),
+                false => crate::budget::default_max_bytes(caps.max_bytes),
+            };
         }
         let owned = matches!(self.provider.affinity(), Affinity::OwnerThread(_));
         let monitor = choose(self.monitor, caps.coherent)?;
         let told = matches!(monitor.delivery(), Delivery::WhenTold);
         let upkeep = Settings {
             idle: self.idle,
+            max_age: config.max_age,
             sweep: self.sweep.unwrap_or(caps.coherent || told),
             pressure: self.pressure,
             export: self.export,
@@ -198,19 +219,10 @@ fn choose(choice: MonitorChoice, coherent: bool) -> Result<Arc<dyn Monitor>, Bui
     })
 }
 
-/// What `auto` takes here: the first that starts.
 fn auto() -> Arc<dyn Monitor> {
-    #[cfg(feature = "ebpf")]
-    match ebpf() {
-        Ok(monitor) if starts(&monitor) => return Arc::new(monitor),
-        Ok(_) => tracing::info!("monitor auto: not ebpf, whose self-test failed"),
-        Err(e) => tracing::info!("monitor auto: not ebpf ({e})"),
-    }
-    #[cfg(feature = "uffd")]
-    if starts(&crate::monitor::Uffd::new()) {
-        return Arc::new(crate::monitor::Uffd::new());
-    }
-    Arc::new(Uncached::new())
+    let chosen = crate::monitor::auto();
+    tracing::info!("auto takes {}", chosen.summary());
+    chosen.monitor
 }
 
 /// Loaded with this process's own capabilities, else by the helper.
@@ -218,12 +230,4 @@ fn auto() -> Arc<dyn Monitor> {
 fn ebpf() -> Result<crate::monitor::ebpf::EbpfMonitor, BuildError> {
     crate::monitor::ebpf::EbpfMonitor::open(&Default::default())
         .map_err(|source| BuildError::Monitor { name: "ebpf", source })
-}
-
-/// Whether a monitor starts here: tried with a notifier that nobody listens to.
-#[cfg(any(feature = "uffd", feature = "ebpf"))]
-fn starts(monitor: &dyn Monitor) -> bool {
-    let started = monitor.start(pindown_core::Notifier::detached()).is_ok();
-    monitor.stop();
-    started
 }

@@ -1,82 +1,59 @@
 //! The small page through which other processes see a cache's counters.
 //!
-//! One file a cache, `/dev/shm/pindown.UID/PID.N`: lines of `name value`, replaced as a whole by
-//! rename(2) so that a reader never sees half of it. Readable by the user and root alone.
+//! One memory file a cache, found by its name among the descriptors of each process: lines of `name value`,
+//! exchanged as a whole so that a reader never sees half of it. Readable by the user and root alone, and
+//! gone with the process, however that ends.
 
 use std::fmt::Write;
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pindown_core::{Cache, Provider, Stats};
 
 use crate::metrics;
+use crate::sys::published::{self, Published};
 
-const SHM: &str = "/dev/shm";
-const PREFIX: &str = "pindown.";
 /// Of the format.
-const VERSION: &str = "pindown 1";
+const VERSION: &str = "pindown 2";
 
 /// This process's side.
 #[derive(Debug)]
 pub(crate) struct Page {
-    file: PathBuf,
-    pid: u32,
-    last: Option<Stats>,
+    number: u32,
+    last: Option<(Stats, Published)>,
 }
 
 impl Page {
-    /// `None` where there is no place that only this user can write.
-    pub(crate) fn new() -> Option<Self> {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let directory = own_directory().ok()?;
-        let pid = std::process::id();
-        let file = directory.join(format!("{pid}.{}", NEXT.fetch_add(1, Ordering::Relaxed)));
-        Some(Self { file, pid, last: None })
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), last: None }
     }
 
     /// Publishes the counters if they changed. Failures are of no consequence to the program.
     pub(crate) fn write<P: Provider>(&mut self, cache: &Cache<P>) {
         let stats = cache.stats();
-        if self.last == Some(stats) && self.file.exists() {
+        if self.last.as_ref().is_some_and(|(last, _)| *last == stats) {
             return;
         }
-        let new = self.file.with_extension("new");
-        if fs::write(&new, text(cache, &stats)).and_then(|()| fs::rename(&new, &self.file)).is_ok() {
-            self.last = Some(stats);
-        }
+        let text = self.text(cache, &stats);
+        let published = match self.last.take() {
+            Some((_, mut old)) => old.replace(&text).map(|()| old),
+            None => Published::new(&text),
+        };
+        self.last = published.ok().map(|published| (stats, published));
     }
-}
 
-impl Drop for Page {
-    fn drop(&mut self) {
-        if self.pid == std::process::id() {
-            fs::remove_file(&self.file).ok();
-        }
+    fn text<P: Provider>(&self, cache: &Cache<P>, stats: &Stats) -> String {
+        let (process, number) = (std::process::id(), self.number);
+        format!("{VERSION}\npid {process}\ncache {number}\n{}", text(cache, stats))
     }
-}
-
-/// Made for this user alone; refused if somebody else made it first.
-fn own_directory() -> io::Result<PathBuf> {
-    let uid = crate::sys::effective_uid();
-    let directory = Path::new(SHM).join(format!("{PREFIX}{uid}"));
-    DirBuilder::new().mode(0o700).create(&directory).or_else(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Ok(()),
-        _ => Err(error),
-    })?;
-    let found = fs::symlink_metadata(&directory)?;
-    if !found.is_dir() || found.uid() != uid || found.mode() & 0o077 != 0 {
-        return Err(io::Error::from(io::ErrorKind::PermissionDenied));
-    }
-    Ok(directory)
 }
 
 fn text<P: Provider>(cache: &Cache<P>, stats: &Stats) -> String {
     let command = fs::read_to_string("/proc/self/comm").unwrap_or_default();
     let mut out = format!(
-        "{VERSION}\ncommand {}\nprovider {}\nmonitor {}\npolicy {}\nmax_bytes {}\nmax_regions {}\n",
+        "command {}\nprovider {}\nmonitor {}\npolicy {}\nmax_bytes {}\nmax_regions {}\n",
         command.trim_end(),
         cache.provider().name(),
         cache.monitor().name(),
@@ -112,27 +89,27 @@ pub struct Exported {
     pub stats: Stats,
 }
 
-/// The caches of all running processes that this user may see: its own, or, for root, everybody's.
-/// Files of processes that ended without tidying up are removed.
+/// The caches of all running processes that this user may see: its own, or, for root, everybody's (of its
+/// pid namespace).
 pub fn running() -> Vec<Exported> {
-    let own = format!("{PREFIX}{}", crate::sys::effective_uid());
-    let names = fs::read_dir(SHM).into_iter().flatten().flatten().map(|e| e.file_name());
-    let of_pindown = names.filter_map(|n| n.into_string().ok()).filter(|n| n.starts_with(PREFIX));
-    let mine = of_pindown.filter(|n| *n == own || crate::sys::effective_uid() == 0);
-    let files = mine.flat_map(|n| fs::read_dir(Path::new(SHM).join(n)).into_iter().flatten().flatten());
-    let mut found: Vec<_> = files.filter_map(|f| read(&f.path())).collect();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|p| p.file_name().to_str()?.parse().ok());
+    let mut found: Vec<_> = numbers.flat_map(of_process).collect();
     found.sort_by_key(|e| (e.pid, e.cache));
     found
 }
 
-fn read(file: &Path) -> Option<Exported> {
-    let (pid, cache) = file.file_name()?.to_str()?.split_once('.')?;
-    let (pid, cache) = (pid.parse().ok()?, cache.parse().ok()?);
-    if !Path::new("/proc").join(format!("{pid}")).exists() {
-        fs::remove_file(file).ok();
-        return None;
-    }
-    parse(&fs::read_to_string(file).ok()?).map(|e| Exported { pid, cache, ..e })
+/// What a forked child has inherited bears its parent's number.
+fn of_process(pid: u32) -> impl Iterator<Item = Exported> {
+    let descriptors = fs::read_dir(Path::new("/proc").join(format!("{pid}/fd"))).into_iter().flatten();
+    let files = descriptors.flatten().map(|d| d.path()).filter(|file| is_page(file));
+    let texts = files.filter_map(|file: PathBuf| fs::read_to_string(file).ok());
+    texts.filter_map(|text| parse(&text)).filter(move |e| e.pid == pid)
+}
+
+fn is_page(descriptor: &Path) -> bool {
+    let name = |target: &Path| Some(target.to_str()?.strip_prefix("/memfd:")?.starts_with(published::NAME));
+    fs::read_link(descriptor).is_ok_and(|target| name(&target) == Some(true))
 }
 
 fn parse(text: &str) -> Option<Exported> {
@@ -144,6 +121,8 @@ fn parse(text: &str) -> Option<Exported> {
     for (name, value) in lines.filter_map(|l| l.split_once(' ')) {
         let number = || value.parse().unwrap_or(0);
         match name {
+            "pid" => found.pid = number() as u32,
+            "cache" => found.cache = number() as u32,
             "command" => found.command = value.to_owned(),
             "provider" => found.provider = value.to_owned(),
             "monitor" => found.monitor = value.to_owned(),
@@ -165,14 +144,17 @@ mod tests {
     #[test]
     fn what_is_written_is_read_by_others_and_goes_with_its_cache() {
         let cache = Builder::new(Sim::new()).monitor(MonitorChoice::Manual).export(false).build().unwrap();
-        let Some(mut page) = Page::new() else { return println!("skipped: {SHM} cannot be used here") };
+        let mut page = Page::new();
         let memory = [0u8; 8192];
         assert!(cache.lookup(memory.as_ptr(), memory.len(), crate::Access::READ).is_none());
         page.write(&cache);
-        let number: u32 = page.file.extension().and_then(|e| e.to_str()).unwrap().parse().unwrap();
+        let number = page.number;
         let mine = |e: &Exported| e.pid == std::process::id() && e.cache == number;
+        assert!(cache.lookup(memory.as_ptr(), 1, crate::Access::READ).is_none());
+        page.write(&cache); // exchanged
+        assert_eq!(running().into_iter().filter(mine).count(), 1);
         let found = running().into_iter().find(mine).expect("seen");
-        assert_eq!((found.stats.misses, found.stats), (1, cache.stats()));
+        assert_eq!((found.stats.misses, found.stats), (2, cache.stats()));
         assert_eq!((found.provider.as_str(), found.monitor.as_str()), ("sim", "manual"));
         assert_eq!(found.max_bytes, cache.max_bytes());
         drop(page);
@@ -181,8 +163,8 @@ mod tests {
 
     #[test]
     fn other_versions_and_junk_are_passed_over() {
-        assert_eq!(parse("pindown 2\nhits 1\n"), None);
-        let found = parse("pindown 1\nhits 5\nnew_thing 3\nhits x\nunmap 9\n").expect("this version");
+        assert_eq!(parse("pindown 1\nhits 1\n"), None);
+        let found = parse("pindown 2\nhits 5\nnew_thing 3\nhits x\nunmap 9\n").expect("this version");
         assert_eq!((found.stats.hits, found.stats.events[0]), (0, 9));
     }
 }

@@ -24,6 +24,8 @@ pub mod fuzzing;
 pub mod helper;
 pub mod metrics;
 pub mod monitor;
+#[cfg(doctest)]
+mod pages;
 pub mod probe;
 pub mod provider;
 pub mod queue;

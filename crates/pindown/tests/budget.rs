@@ -94,12 +94,25 @@ fn pinned_memory_never_exceeds_the_budget() {
     if std::env::var_os(CHILD).is_some() {
         return;
     }
-    let Some(outcome) = soak(ops(20_000), Some(BUDGET_BYTES)) else { return };
+    let _turn = turn();
+    // RLIMIT_MEMLOCK is the user's: another process of the user may eat it for a while.
+    let refused_none = (0..3).any(|_| soak_within(BUDGET_BYTES).is_none_or(|outcome| outcome.refused == 0));
+    assert!(refused_none, "four small holds never fill it");
+}
+
+fn soak_within(budget_bytes: u64) -> Option<Outcome> {
+    let outcome = soak(ops(20_000), Some(budget_bytes))?;
     println!("{outcome:?}");
-    assert!(outcome.most_pinned_bytes > BUDGET_BYTES / 2, "it was measured: {outcome:?}");
-    assert!(outcome.most_pinned_bytes <= BUDGET_BYTES, "{outcome:?}");
-    // The kernel may refuse: RLIMIT_MEMLOCK is the user's, and other processes of the user eat it too.
+    assert!(outcome.most_pinned_bytes > budget_bytes / 2, "it was measured: {outcome:?}");
+    assert!(outcome.most_pinned_bytes <= budget_bytes, "{outcome:?}");
     assert_eq!(outcome.over_budget, 0, "four small holds never fill it: {outcome:?}");
+    Some(outcome)
+}
+
+/// One test of this file at a time: they share the user's RLIMIT_MEMLOCK.
+fn turn() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// Run by the test below, in a process of its own.
@@ -146,6 +159,7 @@ fn two_processes_that_share_a_limit_both_work() {
     if std::env::var_os(CHILD).is_some() || IoUring::new(8).is_err() {
         return;
     }
+    let _turn = turn();
     let children: Vec<_> = (0..2).map(|_| child().spawn()).collect();
     for child in children {
         let Ok(child) = child else { return println!("skipped: no setpriv(1) here") };

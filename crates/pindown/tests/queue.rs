@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pindown::provider::sim::{Call, Fault, Sim, SimConfig};
-use pindown::queue::{Announce, Completion, Done, Queue, QueueError, Submission, SubmitError, Ticket};
+use pindown::queue::{
+    Announce, Completion, Done, Queue, QueueError, Submission, SubmitError, Submitted, Ticket,
+};
 use pindown::{Access, Builder, Cache, MonitorChoice, PAGE_SIZE, PageRange};
 
 const BASE: usize = 0x2000_0000;
@@ -264,18 +266,37 @@ fn quiet_planned_panics() {
     }));
 }
 
+/// One random submission. `None`: it was a hit, or nothing that completes on the queue.
+fn submit_one(queue: &Queue<Sim>, seed: &mut u64, n: u64) -> Result<Option<Ticket>, SubmitError> {
+    let page = random(seed, 5000);
+    match random(seed, 20) {
+        0 | 1 => queue.flush(PageRange::covering(at(page).addr(), 1 << 16).unwrap(), n).map(Some),
+        2 => queue.prefetch(at(page), PAGE_SIZE, Access::READ, n).map(Some),
+        3 => {
+            // SAFETY: as in `submit`.
+            let large = unsafe { queue.submit_large(at(page), 3 * PAGE_SIZE, Access::READ, n, |_| {}) };
+            large.map(|submitted| match submitted {
+                Submitted::Pending(ticket) => Some(ticket),
+                Submitted::Hit(_) => None,
+            })
+        }
+        4 => {
+            // SAFETY: as in `submit`.
+            drop(unsafe { queue.acquire(at(page), PAGE_SIZE, Access::READ) });
+            Ok(None)
+        }
+        // SAFETY: as in `submit`.
+        _ => unsafe { queue.submit(at(page), PAGE_SIZE, Access::READ, n) }.map(ticket),
+    }
+}
+
 /// Returns how many were tried.
 fn one_queue(cache: &Cache<Sim>, seed: &mut u64) -> usize {
-    let queue = Queue::<Sim>::builder().depth(64).threads(2).build(cache).unwrap();
+    let queue = Queue::<Sim>::builder().depth(64).threads(2).piece_bytes(PAGE_SIZE).build(cache).unwrap();
     let (mut seen, mut accepted) = (Seen::default(), Vec::new());
     let tries = 200 + random(seed, 2000);
     for n in 0..tries {
-        let page = random(seed, 5000);
-        let submitted = match random(seed, 10) {
-            0 => queue.flush(PageRange::covering(at(page).addr(), 1 << 16).unwrap(), n as u64).map(Some),
-            // SAFETY: as in `submit`.
-            _ => unsafe { queue.submit(at(page), PAGE_SIZE, Access::READ, n as u64) }.map(ticket),
-        };
+        let submitted = submit_one(&queue, seed, n as u64);
         seen.0.push(0);
         accepted.push(u8::from(matches!(submitted, Ok(Some(_)))));
         match submitted {

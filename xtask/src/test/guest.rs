@@ -5,7 +5,7 @@ use super::report::{Report, Verdict};
 use super::steps::{GuestStep, Row};
 use crate::error::{At, Result};
 use crate::lab::{Lab, quote};
-use crate::{proc, workspace};
+use crate::{capi, cargo, proc, workspace};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -85,24 +85,44 @@ fn vm(step: &GuestStep) -> Result<Command> {
     c.args(["--pdeathsig", "TERM", &this]);
     c.args(["vm", "--kernel", step.kernel.name(), "--guest", step.guest.name()]);
     c.args(["--timeout", &step.timeout_s.to_string()]);
-    let mut carried: Vec<_> = step.rows.iter().flat_map(|r| r.carry).collect();
+    let mut carried: Vec<_> = step.rows.iter().flat_map(|r| r.carry.iter().copied()).collect();
     carried.sort();
     carried.dedup();
-    for item in carried {
-        match item.contains(':') {
-            true => c.args(["--test", item]),
-            false => c.arg("--file").arg(workspace::root().join(item)),
-        };
+    for &item in &carried {
+        carry(item, &mut c);
     }
-    if step.rows.iter().any(|r| r.script.contains("pindown ")) {
+    let pindown = step.rows.iter().any(|r| r.script.contains("pindown "));
+    if pindown {
         c.arg("--pindown");
-        // Emulation magnifies what an unoptimised build costs; short rows do not repay the other build.
-        if step.full {
-            c.arg("--release");
-        }
+    }
+    // Emulation magnifies what an unoptimised build costs; short rows do not repay the other build.
+    if step.full && (pindown || carried.iter().any(|item| item.starts_with("lib:"))) {
+        c.arg("--release");
     }
     c.args(["--", &script(&step.rows)]);
     Ok(c)
+}
+
+/// What takes more than Rust to build may be missing: the row then finds no such file, and skips.
+fn carry(item: &str, c: &mut Command) {
+    if let Some(name) = item.strip_prefix("examples-verbs/") {
+        match cargo::build_verbs_example(name) {
+            Ok(path) => drop(c.arg("--file").arg(path)),
+            Err(error) => {
+                eprintln!("{item} is not carried ({error}): it takes cmake, clang, libnl and libudev")
+            }
+        }
+    } else if let Some(package) = item.strip_prefix("lib:") {
+        c.args(["--library", package]);
+    } else if let Some(example) = item.strip_prefix("c:") {
+        if let Some(path) = capi::guest_program(example) {
+            c.arg("--file").arg(path);
+        }
+    } else if item.contains(':') {
+        c.args(["--test", item]);
+    } else {
+        c.arg("--file").arg(workspace::root().join(item));
+    }
 }
 
 fn script(rows: &[Row]) -> String {

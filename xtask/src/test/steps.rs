@@ -32,8 +32,28 @@ pub(crate) enum Run {
     Boots(&'static [&'static str]),
     /// The test binaries that `cargo ARGS --no-run` builds, run by a plain user.
     TestsAsPlainUser(&'static [&'static str]),
+    /// `cargo xtask fuzz`, so many seconds a target.
+    Fuzz(u32),
+    /// The stress tests of `cargo ARGS`, built with a sanitizer.
+    Sanitized(Sanitizer, &'static [&'static str]),
+    /// malloc storms for so many seconds, with the allocator of this library preloaded if one is named.
+    Storm(Option<&'static str>, u32),
+    /// What is only for tests is not in the release binary.
+    ReleaseHooks,
     /// `pindown ARGS`; its exit status 3 ("this machine cannot") is a skip.
     Pindown(User, &'static [&'static str]),
+    /// The C library, installed into a prefix, and its tests in C.
+    CLibrary,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sanitizer {
+    Address,
+    Thread,
+}
+
+const fn full(name: &'static str, run: Run) -> Step {
+    Step { name, full: true, run }
 }
 
 const fn always(name: &'static str, run: Run) -> Step {
@@ -43,23 +63,41 @@ const fn always(name: &'static str, run: Run) -> Step {
 const HIT_INSTRUCTIONS: &[&str] =
     &["test", "-p", "pindown", "--test", "hit_instructions", "--", "--ignored", "--nocapture"];
 
+const STRESS: &[&str] = &["test", "-p", "pindown", "--no-default-features", "--test", "stress"];
+
 pub(crate) const STEPS: &[Step] = &[
     always("workspace", Run::Cargo(&["test", "--workspace", "--all-features"])),
     always("workspace-plain-user", Run::TestsAsPlainUser(&["test", "--workspace", "--all-features"])),
     always("loom", Run::Loom(&["test", "-p", "pindown-core", "--release", "--lib", "loom_models"])),
     always("shuttle", Run::Shuttle(&["test", "-p", "pindown", "--lib", "queue::model"])),
+    always("fuzz", Run::Fuzz(60)),
+    full("stress-asan", Run::Sanitized(Sanitizer::Address, STRESS)),
+    full("stress-tsan", Run::Sanitized(Sanitizer::Thread, STRESS)),
+    full("malloc-storm-glibc", Run::Storm(None, 60)),
+    full("malloc-storm-jemalloc", Run::Storm(Some("libjemalloc.so.2"), 60)),
+    full("malloc-storm-mimalloc", Run::Storm(Some("libmimalloc.so.2"), 60)),
+    full("release-hooks", Run::ReleaseHooks),
+    full("forks-1000", Run::Long(&["test", "-p", "pindown", "--test", "forks"])),
+    full("kills-300", Run::Long(&["test", "-p", "pindown", "--test", "kills"])),
     Step { name: "hit-instructions", full: true, run: Run::Cargo(HIT_INSTRUCTIONS) },
     Step { name: "queue-million", full: true, run: Run::Long(&["test", "-p", "pindown", "--test", "queue"]) },
     always("coherence-root", Run::Pindown(User::Root, &["coherence", "--monitor", "uffd"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence", "--monitor", "uffd"])),
-    // Each cell loads the programs anew: the whole matrix takes a quarter of an hour.
-    always(
-        "coherence-ebpf",
-        Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf", "--mapping", "anon-private"]),
-    ),
+    always("coherence-ebpf", Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf"])),
+    Step {
+        name: "coherence-ebpf-own-programs",
+        full: true,
+        run: Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf", "--own-programs"]),
+    },
+    Step {
+        name: "ebpf-million",
+        full: true,
+        run: Run::Long(&["test", "-p", "pindown", "--features", "ebpf", "--lib", "monitor::ebpf"]),
+    },
     Step { name: "coherence-all-monitors", full: true, run: Run::Pindown(User::Root, &["coherence"]) },
     always("soak-root", Run::Pindown(User::Root, &["soak", "--seconds", "10"])),
     always("soak-plain-user", Run::Pindown(User::Plain, &["soak", "--seconds", "10"])),
+    always("c-library", Run::CLibrary),
     always("lab", Run::Boots(&["test", "-p", "xtask", "--test", "vm", "--", "--ignored"])),
 ];
 
@@ -80,7 +118,8 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// A script; `pindown` and what is carried are on its PATH.
     pub(crate) script: &'static str,
-    /// What to carry: test targets as PACKAGE:NAME, files by their path in the workspace.
+    /// What to carry: test targets as PACKAGE:NAME, shared libraries as lib:PACKAGE, the C library's examples as
+    /// c:NAME, files by their path in the workspace.
     pub(crate) carry: &'static [&'static str],
 }
 
@@ -114,15 +153,48 @@ const BASE: &[Row] = &[
     ),
     row(
         "queue",
-        "queue && queue_prefetch && queue_fork && everything",
-        &["pindown:queue", "pindown:queue_prefetch", "pindown:queue_fork", "pindown:everything"],
+        "queue && queue_large && queue_prefetch && queue_fork && everything",
+        &[
+            "pindown:queue",
+            "pindown:queue_large",
+            "pindown:queue_prefetch",
+            "pindown:queue_fork",
+            "pindown:everything",
+        ],
     ),
-    row("verbs-device", "verbs_device --test-threads 1", &["pindown:verbs_device"]),
+    // And nothing is left in the kernel after exit.
+    row(
+        "verbs-device",
+        "verbs_device --test-threads 1 --nocapture && ! rdma resource show mr | grep .",
+        &["pindown:verbs_device"],
+    ),
     row("verbs-exposure", "verbs_exposure", &["pindown:verbs_exposure"]),
     row("verbs-queue", "verbs_queue", &["pindown:verbs_queue"]),
+    row("verbs-readme", "verbs_readme", &["pindown:verbs_readme"]),
+    row("verbs-doctor", "pindown doctor | grep -A 12 'verbs device rxe0'", &[]),
+    row("verbs-perf", "pindown perf --provider verbs --size 64K --churn remap --ops 64", &[]),
+    row(
+        "c-library",
+        "[ -x ./c_verbs_write ] || { echo 'skipped: not compiled'; exit 3; }
+         c_io_uring_write && c_verbs_write rxe0 1",
+        &["c:verbs_write", "c:io_uring_write"],
+    ),
     row("coherence-uffd", "pindown coherence --monitor uffd --mapping anon-private", &[]),
     row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
+    row(
+        "coherence-verbs-ebpf",
+        "pindown coherence --provider verbs --monitor ebpf --mapping anon-private",
+        &[],
+    ),
     row("coherence-odp", "pindown coherence --provider verbs --monitor odp --mapping anon-private", &[]),
+    row("coherence-ebpf", "pindown coherence --monitor ebpf --mapping anon-private", &[]),
+    // What is left behind at exit goes with the process.
+    row(
+        "verbs-preload",
+        "LD_PRELOAD=/job/libpindown_verbs.so PINDOWN_MONITOR=uffd verbs_preload --test-threads 1 &&
+         test -z \"$(rdma resource show mr)\"",
+        &["lib:pindown-preload-verbs", "pindown-preload-verbs:verbs_preload"],
+    ),
     // The last: it takes the device away.
     row(
         "verbs-unplug",
@@ -135,7 +207,39 @@ const BASE: &[Row] = &[
 const MATRIX: &[Row] = &[
     row("uffd", "pindown coherence --monitor uffd", &[]),
     row("verbs", "pindown coherence --provider verbs --monitor uffd", &[]),
+    row("verbs-ebpf", "pindown coherence --provider verbs --monitor ebpf", &[]),
     row("odp", "pindown coherence --provider verbs --monitor odp", &[]),
+    row("ebpf", "pindown coherence --monitor ebpf", &[]),
+];
+
+/// The eBPF monitor's own tests where fexit programs are taken, each preemption model that the kernel can
+/// be switched to (debugfs; it stays as it is where it cannot).
+const EBPF: &[Row] = &[
+    row(
+        "hooks",
+        "echo 8 >/proc/sys/vm/nr_hugepages
+         PINDOWN_TEST_SCALE=100 lib --test-threads 1 monitor::ebpf watch::",
+        &["pindown:lib"],
+    ),
+    row("helper", "pindown --version && helper --test-threads 1", &["pindown-cli:helper"]),
+    row(
+        "skip-lazy",
+        "echo lazy >/sys/kernel/debug/sched/preempt
+         PINDOWN_SKIP_UNMAPS=100000 PINDOWN_SKIP_SECONDS=1500 PINDOWN_SKIP_MUST_MISS=1 ebpf_skip --nocapture",
+        &["pindown:ebpf_skip"],
+    ),
+    row(
+        "skip-full",
+        "echo full >/sys/kernel/debug/sched/preempt
+         PINDOWN_SKIP_UNMAPS=100000 PINDOWN_SKIP_SECONDS=1500 PINDOWN_SKIP_MUST_MISS=1 ebpf_skip --nocapture",
+        &["pindown:ebpf_skip"],
+    ),
+];
+
+/// What prefetch moves out of the first transfer: 32 MiB take minutes under emulation.
+const COLD: &[Row] = &[
+    row("on-demand", "prefetch_cold --nocapture on_demand", &["pindown:prefetch_cold"]),
+    row("pinned", "prefetch_cold --nocapture --test-threads 1 --skip on_demand", &["pindown:prefetch_cold"]),
 ];
 
 const TWO_HOSTS: &[Row] = &[
@@ -161,6 +265,35 @@ const TWO_HOSTS: &[Row] = &[
         "ip netns exec host1 pindown perf --provider verbs --device rxe1 --listen & sleep 1
          ip netns exec host0 pindown perf --provider verbs --device rxe0 --connect host1 --size 64K --churn remap --ops 32",
         &[],
+    ),
+    row(
+        "perf-odp",
+        "ip netns exec host1 pindown perf --provider verbs --device rxe1 --monitor odp --listen >/dev/null & sleep 1
+         ip netns exec host0 pindown perf --provider verbs --device rxe0 --monitor odp --connect host1 \
+           --size 64K --churn remap --ops 32",
+        &[],
+    ),
+    // 256 MiB each way by WRITE and by READ in each mode.
+    row(
+        "perf-256-mib",
+        "ip netns exec host1 pindown perf --provider verbs --device rxe1 --listen >/dev/null & sleep 1
+         ip netns exec host0 pindown perf --provider verbs --device rxe0 --connect host1 --size 1M --churn remap \
+           --op write --op read --ops 256",
+        &[],
+    ),
+];
+
+/// Programs on the verbs crates, with pindown's registrations.
+const VERBS_CRATES: &[Row] = &[
+    row(
+        "sideway",
+        "[ -x /job/sideway_write ] || exit 3; sideway_write rxe0",
+        &["examples-verbs/sideway_write"],
+    ),
+    row(
+        "ibverbs",
+        "[ -x /job/ibverbs_write ] || exit 3; ibverbs_write rxe0",
+        &["examples-verbs/ibverbs_write"],
     ),
 ];
 
@@ -199,9 +332,54 @@ const ENGINES: &[Row] = &[
     ),
 ];
 
+/// pindown under engines and programs that do not know of it.
+const PRELOADS: &[Row] = &[
+    row(
+        "verbs",
+        "export PINDOWN_SUMMARY=1 LD_PRELOAD=/job/libpindown_verbs.so
+         for monitor in ebpf uffd; do
+           PINDOWN_MONITOR=$monitor verbs_preload --include-ignored --skip leaves_everything --nocapture --test-threads 1 || exit
+         done
+         unset LD_PRELOAD; test -z \"$(rdma resource show mr)\"",
+        &["lib:pindown-preload-verbs", "pindown-preload-verbs:verbs_preload"],
+    ),
+    row(
+        "verbs-perftest",
+        "export PINDOWN_SUMMARY=1
+         for test in ib_write_bw ib_read_bw ib_send_bw; do
+           LD_PRELOAD=/job/libpindown_verbs.so $test -d rxe0 -x 1 -s 65536 -n 100 & sleep 2
+           LD_PRELOAD=/job/libpindown_verbs.so $test -d rxe0 -x 1 -s 65536 -n 100 10.9.0.1 && wait $! || exit
+         done
+         test -z \"$(rdma resource show mr)\"",
+        &["lib:pindown-preload-verbs"],
+    ),
+    row(
+        "verbs-pyverbs",
+        "LD_PRELOAD=/job/libpindown_verbs.so PINDOWN_SUMMARY=1 python3 pyverbs_remap.py rxe0 1",
+        &["lib:pindown-preload-verbs", "xtask/lab/pyverbs_remap.py"],
+    ),
+    row(
+        "verbs-jemalloc",
+        "export LD_PRELOAD='libjemalloc.so.2 /job/libpindown_verbs.so'
+         verbs_preload --skip leaves_everything --test-threads 1",
+        &["lib:pindown-preload-verbs", "pindown-preload-verbs:verbs_preload"],
+    ),
+    row("mpi-ucx", "sh mpi_changes.sh open-mpi-ucx", MPI),
+    row("mpi-ofi", "sh mpi_changes.sh open-mpi-ofi", MPI),
+    row("mpi-mpich", "sh mpi_changes.sh mpich", MPI),
+];
+
+const MPI: &[&str] = &[
+    "xtask/lab/mpi_changes.sh",
+    "lib:pindown-preload-ucx",
+    "lib:pindown-preload-fabric",
+    "pindown-preload:mpi_changes",
+];
+
 /// The guests: one in every run, the others with `--full`.
 pub(crate) fn guests() -> Vec<GuestStep> {
     let base = |kernel, full| step(kernel, Guest::Base, full, 480, BASE);
+    let ebpf = |kernel| GuestStep { label: "ebpf", ..step(kernel, Guest::Base, true, 7200, EBPF) };
     let matrix = |kernel| GuestStep { label: "matrix", ..step(kernel, Guest::Base, true, 5400, MATRIX) };
     vec![
         base(Kernel::Backports, false),
@@ -210,8 +388,13 @@ pub(crate) fn guests() -> Vec<GuestStep> {
         matrix(Kernel::Backports),
         matrix(Kernel::Stable),
         matrix(Kernel::Oldstable),
-        step(Kernel::Backports, Guest::TwoHosts, true, 300, TWO_HOSTS),
+        ebpf(Kernel::Backports),
+        ebpf(Kernel::Stable),
+        GuestStep { label: "verbs-crates", ..step(Kernel::Backports, Guest::Base, true, 120, VERBS_CRATES) },
+        step(Kernel::Backports, Guest::TwoHosts, true, 1800, TWO_HOSTS),
+        GuestStep { label: "prefetch", ..step(Kernel::Backports, Guest::Base, true, 900, COLD) },
         step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
+        GuestStep { label: "preloads", ..step(Kernel::Backports, Guest::Engines, true, 3600, PRELOADS) },
     ]
 }
 

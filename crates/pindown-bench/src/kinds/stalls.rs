@@ -30,7 +30,9 @@ pub(super) fn prepare<S: Subject>(
         let times = std::thread::scope(|scope| {
             scope.spawn(|| {
                 pin_to(*processors().last().unwrap_or(&0));
-                while !stop.load(Ordering::Relaxed) && slow(world, beside, &stop).is_ok() {}
+                while !stop.load(Ordering::Relaxed) && slow(world, beside, &stop).is_ok() {
+                    std::hint::spin_loop();
+                }
             });
             let times = hits(world);
             stop.store(true, Ordering::Relaxed);

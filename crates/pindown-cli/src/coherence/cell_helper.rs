@@ -16,8 +16,9 @@ pub(crate) struct CellHelper {
 }
 
 impl CellHelper {
-    /// Loads the programs and serves until this process ends.
-    pub(crate) fn start() -> Result<Self, CliError> {
+    /// Loads the programs and serves until this process ends. `None` where this user may not load
+    /// them: the cells then look for a helper of the system.
+    pub(crate) fn start() -> Result<Option<Self>, CliError> {
         let dir = std::env::temp_dir().join(format!("pindown-cells-{}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&dir).map_err(|error| {
             CliError::machine(
@@ -26,7 +27,7 @@ impl CellHelper {
             )
         })?;
         let helper = Self { dir };
-        serve(helper.socket()).map(|()| helper)
+        Ok(serve(helper.socket())?.then_some(helper))
     }
 
     fn socket(&self) -> PathBuf {
@@ -46,17 +47,21 @@ impl Drop for CellHelper {
 }
 
 #[cfg(feature = "ebpf")]
-fn serve(socket: PathBuf) -> Result<(), CliError> {
-    use pindown::helper::{Limits, Server};
-    let refused = |error: &dyn std::error::Error| {
-        CliError::machine(format!("no helper: {}", chain(error)), "run as root, or without --helper")
+fn serve(socket: PathBuf) -> Result<bool, CliError> {
+    use pindown::helper::{HelperError, Limits, Server};
+    let server = match Server::start(&socket, None, Limits::default()) {
+        Ok(server) => server,
+        Err(HelperError::Programs(_)) => return Ok(false),
+        Err(error) => return Err(CliError::machine(chain(&error), "set TMPDIR to a shorter path")),
     };
-    let server = Server::start(&socket, None, Limits::default()).map_err(|error| refused(&error))?;
     let thread = std::thread::Builder::new().name("cell-helper".into()).spawn(move || server.serve());
-    thread.map(drop).map_err(|error| refused(&error))
+    match thread {
+        Ok(_) => Ok(true),
+        Err(error) => Err(CliError::machine(format!("no thread: {error}"), "raise `ulimit -u`")),
+    }
 }
 
 #[cfg(not(feature = "ebpf"))]
-fn serve(_socket: PathBuf) -> Result<(), CliError> {
-    Err(CliError::machine("this build has no helper", "build with `--features ebpf`"))
+fn serve(_socket: PathBuf) -> Result<bool, CliError> {
+    Ok(false)
 }

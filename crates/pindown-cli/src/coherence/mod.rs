@@ -38,10 +38,10 @@ pub(crate) struct Args {
     /// A monitor to test (repeatable); all that start here by default. "none" shows the hazard.
     #[arg(long = "monitor", value_enum, value_name = "NAME")]
     monitors: Vec<MonitorName>,
-    /// Load the eBPF programs once and serve them to all cells through a helper, instead of in each
-    /// cell's own process: ten times as fast, and it tests the helper.
+    /// Let each cell load the eBPF programs itself. By default they are loaded once and served to all
+    /// cells, where this user may load them.
     #[arg(long)]
-    helper: bool,
+    own_programs: bool,
     /// Only kinds of memory whose name contains this.
     #[arg(long, value_name = "TEXT")]
     mapping: Option<String>,
@@ -83,7 +83,8 @@ pub(crate) fn run(args: &Args) -> Result<Verdict, CliError> {
     let _huge_pages = hugepages::HugePages::reserve();
     let provider = [vec![args.provider.name().to_owned()], args.device.to_words()].concat();
     let bar = ui::progress(jobs.len() as u64, "coherence");
-    let helper = if args.helper { Some(cell_helper::CellHelper::start()?) } else { None };
+    let shared = !args.own_programs && monitors.iter().any(|name| name == MonitorName::Ebpf.name());
+    let helper = shared.then(cell_helper::CellHelper::start).transpose()?.flatten();
     harness::Harness { provider: &provider, monitors: &monitors, helper }.run_all(&jobs, || bar.inc(1));
     bar.finish_and_clear();
     let rows = report::rows(&jobs, &monitors);

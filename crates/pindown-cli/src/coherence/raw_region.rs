@@ -23,7 +23,7 @@ pub(crate) struct RawRegion<E: Engine> {
 impl<E: Engine> RawRegion<E> {
     pub(crate) fn new(device: &DeviceArgs) -> io::Result<Self> {
         let opened = E::open(MonitorName::None, device, LANE_BYTES);
-        let (engine, cache) = opened.map_err(|error| io::Error::other(error.to_string()))?;
+        let (engine, cache) = opened.map_err(|error| io::Error::other(error.reason().to_owned()))?;
         Ok(Self { engine, cache, mr: None })
     }
 

@@ -109,7 +109,7 @@ fn play_cached<E: Engine>(
             let waived = device.waived();
             cell::play(mapping, event, &mut device, &waived)
         }
-        Err(error) => CellReport::new(Outcome::Error, error.to_string()),
+        Err(error) => CellReport::new(Outcome::Error, error.reason()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`Link`]: what the hosts tell each other, as lines of JSON over TCP.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,8 @@ use serde::de::DeserializeOwned;
 
 /// How long to wait for the other host, each time.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// In steps, so that a machine that was stopped meanwhile finds one of them used up, not all.
+const STEP: Duration = Duration::from_secs(1);
 
 /// A connection to the other host.
 #[derive(Debug)]
@@ -30,9 +32,7 @@ impl Link {
         let (host, began) = (with_port(host, port), Instant::now());
         loop {
             match TcpStream::connect(&host) {
-                Err(error)
-                    if error.kind() == io::ErrorKind::ConnectionRefused && began.elapsed() < PATIENCE =>
-                {
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused && began.elapsed() < PATIENCE => {
                     std::thread::sleep(Duration::from_millis(100));
                 }
                 stream => return Self::over(stream?),
@@ -42,7 +42,7 @@ impl Link {
 
     fn over(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(STEP))?;
         Ok(Self { writer: stream.try_clone()?, reader: BufReader::new(stream) })
     }
 
@@ -53,11 +53,17 @@ impl Link {
     }
 
     pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> io::Result<T> {
-        let mut line = String::new();
-        match self.reader.read_line(&mut line)? {
-            0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the other host has left")),
-            _ => Ok(serde_json::from_str(&line)?),
+        let mut line = Vec::new();
+        for _ in 0..PATIENCE.as_secs() / STEP.as_secs() {
+            match self.reader.read_until(b'\n', &mut line) {
+                // What has come of the line stays in it.
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the other host has left")),
+                read => return read.and_then(|_| Ok(serde_json::from_slice(&line)?)),
+            }
         }
+        let silent = format!("the other host has said nothing for {PATIENCE:?}");
+        Err(io::Error::new(ErrorKind::TimedOut, silent))
     }
 }
 

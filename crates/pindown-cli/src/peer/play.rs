@@ -109,10 +109,13 @@ fn begin(host: &mut Host, stage: &mut Stage, line: &mut Line) -> Result<()> {
     };
     let began = Instant::now();
     let (key, held) = host.get(stage, span, line)?;
-    let moved = host.transfer(request, key, span);
+    if let Err(what) = host.transfer(request, key, span) {
+        // It may still be under way: what it moves stays registered.
+        std::mem::forget(held);
+        return Err(what);
+    }
     host.put(held, line)?;
     let time = began.elapsed();
-    moved?;
     host.link.send(&Moved { seed }).map_err(|e| e.to_string())?;
     let right = match line.op {
         Op::Read => holds(span, seed),

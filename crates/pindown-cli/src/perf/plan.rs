@@ -95,8 +95,8 @@ const SHARES: usize = 5;
 
 /// How many buffers to use so that all modes fit the budget; 0: not even one.
 fn buffers(size_bytes: usize, budget_bytes: u64) -> usize {
-    let budget = usize::try_from(budget_bytes).unwrap_or(usize::MAX).min(SHARES * POOL_BYTES);
-    (budget / SHARES / size_bytes).min(BUFFERS)
+    let share = usize::try_from(budget_bytes).unwrap_or(usize::MAX) / SHARES;
+    (share.min(POOL_BYTES.max(size_bytes)) / size_bytes).min(BUFFERS)
 }
 
 fn or_default<T: Clone>(given: &[T], default: &[T]) -> Vec<T> {
@@ -159,6 +159,8 @@ mod tests {
     fn buffers_fit_the_budget() {
         assert_eq!(buffers(64 << 10, u64::MAX), 32);
         assert_eq!(buffers(64 << 20, u64::MAX), 1);
+        assert_eq!(buffers(LONGEST, u64::MAX), 1, "longer than the pool usually is");
+        assert_eq!(buffers(LONGEST, 5 * LONGEST as u64 - 1), 0);
         assert_eq!(buffers(4 << 10, 56 << 10), 2);
         assert_eq!(buffers(64 << 10, 56 << 10), 0);
     }

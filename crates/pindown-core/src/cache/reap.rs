@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Inner;
 use super::state::{Doomed, Failing, Leaving, State, span_of};
+use crate::events;
 use crate::hold::{self, Retire, State as RegionState};
 use crate::provider::DeregisterFailed;
 use crate::sync::{FenceAt, full_fence, yield_now};
@@ -132,6 +133,7 @@ impl<P: Provider> Inner<P> {
             return Parting::Gone;
         }
         self.counters.deregister_failures.add(1);
+        events::deregister_failed(self.provider.name(), range, tries);
         let Ok(Err(DeregisterFailed { mr, source: _ })) = result else { return Parting::Lost };
         let wait_ns = (FIRST_RETRY_NS << (tries - 1).min(10)).min(LAST_RETRY_NS);
         let not_before_ns = self.host.now_ns().saturating_add(wait_ns);

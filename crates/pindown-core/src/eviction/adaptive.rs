@@ -7,7 +7,7 @@ use super::shadow::{Room, Shadow};
 use super::{EvictionPolicy, Inserted, Removal, Shortage, UseWord, Uses};
 
 /// How many registrations an eviction looks at.
-const CANDIDATES: usize = 16;
+const CANDIDATES: usize = 8;
 /// How many of the worst that an eviction saw the next one looks at again.
 const KEPT: usize = 8;
 /// Another ranking must cost less than this share of the present one's.
@@ -95,11 +95,11 @@ impl Adaptive {
         }
     }
 
-    /// Keeps the simulations at 256 entries or more, and at a sixteenth or 8192 entries: so what they take
+    /// Keeps the simulations at 128 entries or more, and at a sixteenth or 8192 entries: so what they take
     /// does not grow with the cache.
     fn set_sampling(&mut self) {
         let log = |per: u64| (self.live / per).max(1).ilog2();
-        let wanted = log(256).min(4).max(log(4096));
+        let wanted = log(128).min(4).max(log(4096));
         if wanted > self.sampling_shift {
             self.sampling_shift = wanted;
             self.shadow.thin(wanted);

@@ -10,6 +10,7 @@ mod s3fifo;
 mod shadow;
 
 pub use adaptive::Adaptive;
+pub(crate) use clock::mix;
 pub use clock::{UseClock, UseWord};
 pub(crate) use cost::CostModel;
 pub use lru::Lru;

@@ -6,7 +6,7 @@ use super::clock::{is_sampled, mix};
 use super::rule::{Candidate, Rule};
 
 /// How many entries an eviction looks at.
-const CANDIDATES: usize = 16;
+const CANDIDATES: usize = 8;
 const RULES: usize = Rule::ALL.len();
 const OUT: u32 = u32::MAX;
 

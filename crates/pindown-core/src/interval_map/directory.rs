@@ -67,7 +67,8 @@ impl Chunk {
     fn grow_leaf(&self, new: NonNull<Leaf>) -> &Leaf {
         let lone = Entry::load(&self.whole);
         let (start, end) = lone.extent();
-        let is_lone = !lone.is_empty() && !(start == 0 && end >= CHUNK_PAGES);
+        let is_whole_chunk = start == 0 && end >= CHUNK_PAGES;
+        let is_lone = !lone.is_empty() && !is_whole_chunk;
         if is_lone {
             // SAFETY: the caller just made it, and nobody else knows it.
             let leaf = unsafe { new.as_ref() };

@@ -32,7 +32,9 @@ mod pages;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
+#[cfg(not(tsan))]
+use std::sync::{Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -41,6 +43,8 @@ use self::faults::Faults;
 pub use self::faults::{Call, Fault};
 pub use self::noop::Noop;
 use self::pages::PageTable;
+#[cfg(tsan)]
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Access, Affinity, DeregisterFailed, Limit, PageRange, Provider, ProviderCaps, RegisterError};
 
 /// Settings of a [`Sim`].

@@ -134,10 +134,11 @@ pub(super) fn samples(tape: &mut Tape) {
     rng.shuffle(&mut rows);
     let staging = tape.buffers(256, 2 << 20);
     let zipf = Zipf::new(rows.len(), 0.75);
+    let law = tape.law(zipf.law(&rows, 1.0));
     for batch in 0..3500 {
         for _ in 0..48 {
             let at = zipf.draw(&mut tape.rng);
-            tape.touch(rows[at]);
+            tape.touch_drawn(law, rows[at]);
         }
         tape.touch(staging[batch % staging.len()]);
     }
@@ -148,13 +149,16 @@ pub(super) fn small_large(tape: &mut Tape) {
     let small = tape.buffers(6000, 8 << 10);
     let large = tape.mixed_buffers(1500, 4 << 20, 0.5, 32 << 20);
     let zipf = Zipf::new(small.len(), 0.8);
+    let rare = large.iter().map(|b| (*b, 0.15 / large.len() as f64));
+    let law = zipf.law(&small, 0.85).into_iter().chain(rare).collect();
+    let law = tape.law(law);
     for _ in 0..150_000 {
         if tape.rng.chance(0.85) {
             let at = zipf.draw(&mut tape.rng);
-            tape.touch(small[at]);
+            tape.touch_drawn(law, small[at]);
         } else {
             let at = tape.rng.below(large.len() as u64) as usize;
-            tape.touch(large[at]);
+            tape.touch_drawn(law, large[at]);
         }
     }
 }

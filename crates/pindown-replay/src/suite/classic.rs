@@ -25,9 +25,10 @@ fn zipf_over(tape: &mut Tape, n: usize, requests: usize, exponent: f64) {
 
 fn zipf_requests(tape: &mut Tape, buffers: &[super::tape::Buffer], requests: usize, exponent: f64) {
     let zipf = Zipf::new(buffers.len(), exponent);
+    let law = tape.law(zipf.law(buffers, 1.0));
     for _ in 0..requests {
         let at = zipf.draw(&mut tape.rng);
-        tape.touch(buffers[at]);
+        tape.touch_drawn(law, buffers[at]);
     }
 }
 
@@ -53,9 +54,10 @@ pub(super) fn phases(tape: &mut Tape) {
 
 pub(super) fn uniform(tape: &mut Tape) {
     let buffers = tape.buffers(8000, LEN);
+    let law = tape.law(buffers.iter().map(|b| (*b, 1.0 / 8000.0)).collect());
     for _ in 0..REQUESTS {
         let at = tape.rng.below(buffers.len() as u64) as usize;
-        tape.touch(buffers[at]);
+        tape.touch_drawn(law, buffers[at]);
     }
 }
 

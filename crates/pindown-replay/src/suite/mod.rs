@@ -1,10 +1,15 @@
 //! The trace suite: sixteen generated workloads, each with its story.
 
 mod apps;
+mod bounds;
 mod classic;
 mod tape;
 
+pub use bounds::{Least, Share, compute_table};
+
 use pindown_core::trace::Event;
+
+use crate::bound::Draws;
 
 /// One generated trace.
 #[derive(Clone, Copy)]
@@ -27,9 +32,14 @@ impl std::fmt::Debug for Scenario {
 impl Scenario {
     /// The trace: the same on every machine.
     pub fn trace(&self) -> Vec<Event> {
+        self.trace_and_draws().0
+    }
+
+    /// The trace, and which of its requests are independent draws.
+    pub fn trace_and_draws(&self) -> (Vec<Event>, Draws) {
         let mut tape = tape::Tape::default();
         (self.generate)(&mut tape);
-        tape.into_events()
+        tape.into_parts()
     }
 
     /// The scenario of this name.

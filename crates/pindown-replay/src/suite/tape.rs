@@ -3,6 +3,7 @@
 use pindown_core::Access;
 use pindown_core::trace::{Event, Op};
 
+use crate::bound::Draws;
 use crate::rng::Rng;
 
 /// Time between two requests.
@@ -16,9 +17,19 @@ pub(super) struct Buffer {
     pub(super) len: u64,
 }
 
+/// Which buffers independent draws choose among, and how likely each is.
+pub(super) type Law = Vec<(Buffer, f64)>;
+
+/// Names a law of a tape.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LawId(u32);
+
 /// Records requests.
 pub(super) struct Tape {
     events: Vec<Event>,
+    laws: Vec<Law>,
+    /// By request: what it was drawn from.
+    drawn: Vec<Option<u32>>,
     pub(super) rng: Rng,
     next_addr: u64,
     next_id: u64,
@@ -27,7 +38,15 @@ pub(super) struct Tape {
 
 impl Default for Tape {
     fn default() -> Self {
-        Self { events: Vec::new(), rng: Rng::new(2026), next_addr: FIRST, next_id: 1, t_ns: 0 }
+        Self {
+            events: Vec::new(),
+            laws: Vec::new(),
+            drawn: Vec::new(),
+            rng: Rng::new(2026),
+            next_addr: FIRST,
+            next_id: 1,
+            t_ns: 0,
+        }
     }
 }
 
@@ -53,8 +72,23 @@ impl Tape {
             .collect()
     }
 
+    /// Declares a law.
+    pub(super) fn law(&mut self, law: Law) -> LawId {
+        self.laws.push(law);
+        LawId(self.laws.len() as u32 - 1)
+    }
+
+    /// Acquired and put, drawn by `law` whatever was drawn before.
+    pub(super) fn touch_drawn(&mut self, law: LawId, buffer: Buffer) {
+        self.touch(buffer);
+        if let Some(last) = self.drawn.last_mut() {
+            *last = Some(law.0);
+        }
+    }
+
     /// Acquired and put.
     pub(super) fn touch(&mut self, buffer: Buffer) {
+        self.drawn.push(None);
         let Buffer { addr, len } = buffer;
         let id = self.next_id;
         self.next_id += 1;
@@ -76,7 +110,9 @@ impl Tape {
         self.events.push(Event { t_ns: self.t_ns, op });
     }
 
-    pub(super) fn into_events(self) -> Vec<Event> {
-        self.events
+    pub(super) fn into_parts(self) -> (Vec<Event>, Draws) {
+        let chances = |law: Law| law.into_iter().map(|(b, p)| (b.addr, p)).collect();
+        let laws = self.laws.into_iter().map(chances).collect();
+        (self.events, Draws { laws, drawn: self.drawn })
     }
 }

@@ -58,16 +58,19 @@ INLINE struct status *status_of_slot(u32 slot)
 
 SUBPROG int report_slot(u32 slot, const struct event *e)
 {
-	void *filter_map = bpf_map_lookup_elem(&filter_of, &slot);
-	void *ring = bpf_map_lookup_elem(&ring_of, &slot);
-	struct status *s = status_of_slot(slot);
+	void *map = bpf_map_lookup_elem(&filter_of, &slot), *ring;
 	struct filter *f;
+	struct status *s;
 	u32 zero = 0;
 
-	if (!filter_map || !ring || !s || !e)
+	if (!map || !e)
 		return 0;
-	f = bpf_map_lookup_elem(filter_map, &zero);
+	f = bpf_map_lookup_elem(map, &zero);
 	if (!f || !may_hit(f, e))
+		return 0; /* first: most events are of nobody's concern */
+	ring = bpf_map_lookup_elem(&ring_of, &slot);
+	s = status_of_slot(slot);
+	if (!ring || !s)
 		return 0;
 	__sync_fetch_and_add(&s->seen[e->hook & (HOOKS - 1)], 1);
 	push(ring, s, e, *(volatile u64 *)&f->wake);

@@ -9,7 +9,7 @@ enum {
 	NR_shmat = 30, NR_shmdt = 67, NR_remap_file_pages = 216, NR_pkey_mprotect = 329,
 	NR_process_madvise = 440,
 	X32_BIT = 0x40000000, TS_COMPAT = 2, PF_IO_WORKER = 0x10,
-	MAP_FIXED_FLAG = 0x10, MREMAP_FIXED_FLAG = 2, SHM_REMAP_FLAG = 040000,
+	MAP_FIXED_FLAG = 0x10, MREMAP_FIXED_FLAG = 2, SHM_REMAP_FLAG = 040000, MAX_ERRNO = 4095,
 };
 #define ALL_MEMORY (~0ULL)
 /* madvise's third argument in a client's question; no kernel knows it (EINVAL). See ask.h. */
@@ -38,18 +38,30 @@ INLINE int discards(u64 advice)
 	return advice != 103 /* GUARD_REMOVE */ && advice != ASK;
 }
 
-/* Growth in place replaces nothing; a shrink in place loses its tail; all else moves. A failed
- * call may have got half-way. */
+/* New mappings are reported too: munmap gives its addresses away before it comes to its end, and
+ * whoever maps them meanwhile must not find what was registered there. (fexit programs need not: they
+ * report while munmap still keeps others from mapping.) */
+INLINE int is_error(long ret) { return (u64)ret >= (u64)-MAX_ERRNO; }
+
+INLINE int report_mmap(struct mm_struct *mm, struct pt_regs *r, long ret, enum hook hook)
+{
+	if (!is_error(ret))
+		return report(mm, ret, ret + r->si, UNMAP, hook);
+	return r->r10 & MAP_FIXED_FLAG ? report(mm, r->di, r->di + r->si, UNMAP, hook) : 0;
+}
+
+/* Growth in place takes its tail from others; a shrink in place loses its tail; all else moves. A
+ * failed call may have got half-way. */
 INLINE int report_mremap(struct mm_struct *mm, struct pt_regs *r, long ret, enum hook hook)
 {
-	u64 old = r->di, old_end = r->di + r->si, len = r->dx;
+	u64 old = r->di, old_end = r->di + r->si, end = r->di + r->dx;
 
 	if ((u64)ret == old)
-		return len < r->si ? report(mm, old + len, old_end, UNMAP, hook) : 0;
+		return report(mm, end < old_end ? end : old_end, end < old_end ? old_end : end, UNMAP, hook);
 	report(mm, old, old_end, REMAP, hook);
-	if (r->r10 & MREMAP_FIXED_FLAG)
-		report(mm, r->r8, r->r8 + len, UNMAP, hook);
-	return 0;
+	if (!is_error(ret))
+		return report(mm, ret, ret + r->dx, UNMAP, hook);
+	return r->r10 & MREMAP_FIXED_FLAG ? report(mm, r->r8, r->r8 + r->dx, UNMAP, hook) : 0;
 }
 
 /* The highest break so far, `now` included. Unknown (all memory) in a storm of brk calls. */
@@ -93,7 +105,7 @@ INLINE int report_call(struct mm_struct *mm, struct pt_regs *r, u64 nr, long ret
 	case NR_remap_file_pages:
 		return report(mm, r->di, r->di + r->si, UNMAP, hook);
 	case NR_mmap:
-		return r->r10 & MAP_FIXED_FLAG ? report(mm, r->di, r->di + r->si, UNMAP, hook) : 0;
+		return report_mmap(mm, r, ret, hook);
 	case NR_madvise:
 		return discards(r->dx) ? report(mm, r->di, r->di + r->si, REMOVE, hook) : 0;
 	case NR_mremap:
@@ -104,7 +116,9 @@ INLINE int report_call(struct mm_struct *mm, struct pt_regs *r, u64 nr, long ret
 	case NR_pkey_mprotect:
 		return report(mm, r->di, r->di + r->si, PROTECT, hook);
 	case NR_shmat:
-		return r->dx & SHM_REMAP_FLAG ? report(mm, 0, ALL_MEMORY, UNMAP, hook) : 0;
+		if (r->dx & SHM_REMAP_FLAG)
+			return report(mm, 0, ALL_MEMORY, UNMAP, hook);
+		return is_error(ret) ? 0 : report(mm, ret, ALL_MEMORY, UNMAP, hook); /* its length is not told */
 	case NR_process_madvise:
 		return discards(r->r10) ? report(mm, 0, ALL_MEMORY, REMOVE, hook) : 0;
 	default: /* shmdt names no length */

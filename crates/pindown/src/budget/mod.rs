@@ -1,6 +1,7 @@
 //! How much to keep, from what the system allows.
 
 mod cgroup;
+pub mod kernel_memory;
 
 /// One bound on registered memory, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +69,18 @@ pub(crate) fn default_max_bytes(provider_max_bytes: u64) -> Option<u64> {
     shares.min().map(|least| least.min(provider_max_bytes))
 }
 
+/// A default for `max_bytes` of on-demand regions. They pin nothing, so RLIMIT_MEMLOCK, or half of the memory,
+/// would be too tight: address space is larger than memory. But not unbounded: the kernel keeps 8 bytes for each of
+/// their pages, 16 where it keeps DMA addresses too, present or not (`ib_init_umem_odp`,
+/// drivers/infiniband/core/umem_odp.c), which nothing reclaims. So at most 0.8 % (1.6 %) of the memory goes to them.
+pub(crate) fn default_on_demand_bytes(provider_max_bytes: u64) -> Option<u64> {
+    let least = [cgroup_limit(), memory()].into_iter().flatten().map(|l| l.bytes).min()?;
+    Some(least.saturating_mul(ON_DEMAND_TIMES_MEMORY).min(provider_max_bytes))
+}
+
+/// See [`default_on_demand_bytes`].
+const ON_DEMAND_TIMES_MEMORY: u64 = 4;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +96,13 @@ mod tests {
         let least = limits.iter().map(|l| l.default_share_bytes).min();
         assert_eq!(default_max_bytes(u64::MAX), least);
         assert_eq!(default_max_bytes(4096), Some(4096));
+    }
+
+    #[test]
+    fn on_demand_regions_are_bounded_above_the_memory() {
+        let memory = memory().unwrap().bytes;
+        let bytes = default_on_demand_bytes(u64::MAX).unwrap();
+        assert!(bytes <= 4 * memory && bytes > default_max_bytes(u64::MAX).unwrap(), "{bytes} of {memory}");
+        assert_eq!(default_on_demand_bytes(4096), Some(4096));
     }
 }

@@ -29,7 +29,7 @@ use crate::sys::fork::PrivateFd;
 use crate::sys::seqpacket;
 
 /// No answer takes longer, even with a hundred clients before.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the helper listens, unless `PINDOWN_HELPER` names another socket.
 pub fn default_socket() -> PathBuf {
@@ -45,18 +45,31 @@ fn unavailable(what: &'static str, source: io::Error) -> MonitorError {
 /// Asks the helper at `path` to watch this process.
 pub(crate) fn connect(path: &Path, options: &EbpfOptions) -> Result<Client, MonitorError> {
     let failed = |e| unavailable("the helper", e);
-    let socket = seqpacket::connect(path).map_err(failed)?;
-    seqpacket::set_timeout(socket.as_fd(), PATIENCE).map_err(failed)?;
-    let ring_bytes = options.ring_bytes.unwrap_or(DEFAULT_RING_BYTES);
-    introduce(&socket, ring_bytes as u32).map_err(failed)?;
-    let (welcome, fds) = be_welcomed(&socket).map_err(failed)?;
-    let client = furnish(welcome, fds, socket).map_err(failed)?;
+    let ring_bytes = options.ring_bytes.unwrap_or(DEFAULT_RING_BYTES) as u32;
+    let mut met = meet(path, ring_bytes);
+    // The helper does not wait long for a hello; this process may just not have run for a while.
+    for _ in 1..TRIES {
+        if met.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::TimedOut) {
+            met = meet(path, ring_bytes);
+        }
+    }
+    let client = met.map_err(failed)?;
     match options.variant {
         Some(wanted) if wanted != client.service.variant => {
             Err(failed(io::Error::other("it uses another variant")))
         }
         _ => Ok(client),
     }
+}
+
+const TRIES: u32 = 4;
+
+fn meet(path: &Path, ring_bytes: u32) -> io::Result<Client> {
+    let socket = seqpacket::connect(path)?;
+    seqpacket::set_timeout(socket.as_fd(), PATIENCE)?;
+    introduce(&socket, ring_bytes)?;
+    let (welcome, fds) = be_welcomed(&socket)?;
+    furnish(welcome, fds, socket)
 }
 
 fn strange() -> io::Error {

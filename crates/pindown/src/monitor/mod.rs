@@ -1,5 +1,6 @@
 //! Monitors: one file each.
 
+mod auto;
 #[cfg(feature = "ebpf")]
 pub mod ebpf;
 mod manual;
@@ -8,6 +9,8 @@ mod none;
 mod uffd;
 mod uncached;
 
+pub(crate) use auto::explain;
+pub use auto::{Chosen, auto};
 pub use manual::Manual;
 pub use none::NoMonitor;
 #[cfg(feature = "uffd")]

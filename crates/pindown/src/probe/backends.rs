@@ -111,17 +111,12 @@ fn uffd() -> Backend {
 /// A monitor's refusal, in words.
 #[cfg(any(feature = "uffd", feature = "ebpf"))]
 fn refused(name: &'static str, error: pindown_core::MonitorError) -> Backend {
-    match error {
-        pindown_core::MonitorError::Unavailable { what, remedy, source } => {
-            let cause = source.map(|e| format!(" ({e})")).unwrap_or_default();
-            Backend::unusable(name, format!("no {what}{cause}"), remedy)
-        }
-        error => Backend::unusable(
-            name,
-            error.to_string(),
-            "use another monitor, and report this with `doctor`'s output",
-        ),
-    }
+    let why = crate::monitor::explain(&error);
+    let remedy = match error {
+        pindown_core::MonitorError::Unavailable { remedy, .. } => remedy,
+        _ => "use another monitor, and report this with `doctor`'s output",
+    };
+    Backend::unusable(name, why, remedy)
 }
 
 /// Every provider.

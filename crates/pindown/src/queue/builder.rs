@@ -15,19 +15,15 @@ use crate::sys::process::Process;
 #[must_use]
 pub struct QueueBuilder {
     depth: usize,
-    threads: usize,
+    threads: Option<usize>,
     piece_bytes: usize,
     announce: Option<Box<dyn Announce>>,
 }
 
 impl Default for QueueBuilder {
     fn default() -> Self {
-        Self { depth: 256, threads: default_threads(), piece_bytes: 64 << 20, announce: None }
+        Self { depth: 256, threads: None, piece_bytes: 64 << 20, announce: None }
     }
-}
-
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(2, |n| n.get()).clamp(2, 4)
 }
 
 impl QueueBuilder {
@@ -37,10 +33,11 @@ impl QueueBuilder {
         self
     }
 
-    /// Threads that register. Default: the processors, 2 to 4; none for a provider that belongs
-    /// to one thread, which calls [`Queue::drive`].
+    /// Threads that register. Default: what the provider bears
+    /// ([`ProviderCaps::register_threads`](pindown_core::ProviderCaps::register_threads)). None, whatever is
+    /// set, for a provider that belongs to one thread, which calls [`Queue::drive`].
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads.max(1);
+        self.threads = Some(threads.max(1));
         self
     }
 
@@ -68,7 +65,8 @@ impl QueueBuilder {
             Affinity::OwnerThread(owner) => Some(owner),
             _ => None,
         };
-        let pool = Pool::start(cache, if owner.is_some() { 0 } else { self.threads })?;
+        let threads = self.threads.unwrap_or(cache.provider().caps().register_threads).max(1);
+        let pool = Pool::start(cache, if owner.is_some() { 0 } else { threads })?;
         let piece_bytes = piece_bytes(cache, self.piece_bytes);
         let process = Process::current();
         Ok(Queue { id: job::next_id(), cache: cache.clone(), inbox, pool, piece_bytes, owner, process })

@@ -31,6 +31,7 @@ mod pool;
 mod prefetch;
 mod submit;
 mod sync;
+mod ticket;
 mod watch;
 
 use std::os::fd::{AsFd, BorrowedFd};

@@ -62,7 +62,7 @@ impl Scratch {
         Self::map(2 << 20, ANONYMOUS | libc::MAP_HUGETLB, -1)
     }
 
-    /// Memory of which 2 MiB are one transparent huge page, if the kernel gives one.
+    /// 2 MiB of memory that are one transparent huge page; an error when the kernel gives none.
     pub(crate) fn transparent_huge() -> io::Result<Self> {
         let around = Self::map_untouched(4 << 20)?;
         let base = around.base.next_multiple_of(2 << 20);
@@ -78,7 +78,17 @@ impl Scratch {
         // SAFETY: advice about scratch memory.
         unsafe { libc::madvise(base as *mut _, 2 << 20, libc::MADV_HUGEPAGE) };
         scratch.touch();
-        Ok(scratch)
+        if scratch.is_one_huge_page() { Ok(scratch) } else { Err(io::ErrorKind::Unsupported.into()) }
+    }
+
+    /// As `/proc/self/smaps` says. Only that mapping's lines are of use, so the file is not kept whole.
+    fn is_one_huge_page(&self) -> bool {
+        let Ok(file) = File::open("/proc/self/smaps") else { return false };
+        let mut lines = io::BufRead::lines(io::BufReader::new(file)).map_while(Result::ok);
+        let head = format!("{:x}-", self.base);
+        let found = lines.find(|l| l.starts_with(&head)).is_some();
+        let huge = lines.find_map(|l| l.strip_prefix("AnonHugePages:").map(|v| v.trim() == "2048 kB"));
+        found && huge == Some(true)
     }
 
     fn map_untouched(len_bytes: usize) -> io::Result<Self> {

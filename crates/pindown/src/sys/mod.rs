@@ -24,11 +24,13 @@ pub(crate) mod populate;
 pub(crate) mod pressure;
 pub(crate) mod process;
 pub(crate) mod procmap;
+pub(crate) mod published;
 pub(crate) mod quiet_thread;
 pub(crate) mod scratch;
 #[cfg(feature = "ebpf")]
 pub(crate) mod seqpacket;
 pub(crate) mod slots;
+pub(crate) mod stay_loaded;
 #[cfg(test)]
 pub(crate) mod test_memory;
 pub(crate) mod threads;
@@ -48,12 +50,6 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
     // SAFETY: `t` is a live timespec for the kernel to fill.
     let rc = unsafe { libc::clock_gettime(clock, &mut t) };
     (rc == 0).then(|| t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
-}
-
-/// `geteuid(2)`.
-pub(crate) fn effective_uid() -> u32 {
-    // SAFETY: reads a number; cannot fail.
-    unsafe { libc::geteuid() }
 }
 
 /// The kernel's page size in bytes (`sysconf(3)`).

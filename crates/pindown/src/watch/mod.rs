@@ -22,21 +22,29 @@
 //! Defined: an overflow (or anything lost) reports every region as [`Extent::Whole`]. A cookie names one
 //! region; registering it twice is [`WatchError::CookieInUse`]. Regions may overlap. A region stays
 //! registered when it changes, also when all of it is unmapped, and reports what is mapped there later.
-//! After fork the child's copy reports everything as changed at each read and registers nothing.
+//! A range of which nothing is mapped is refused by userfaultfd and the tracepoint variant of eBPF; the
+//! fexit variant watches it as if it had just been unmapped.
+//! In a forked child the generation never equals that of a batch, each read reports every region, and
+//! nothing can be registered: open another.
+//!
+//! With userfaultfd one thing is not covered: a thread that is given the address of a mapping whose munmap
+//! has not returned yet, in another thread, may come before the report. The eBPF monitor has no such gap.
 
 mod regions;
 #[cfg(test)]
 mod tests;
+mod word;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pindown_core::{Access, Drained, Monitor, MonitorError, Notifier, PageRange, Subscription};
+use pindown_core::{Access, Delivery, Drained, Monitor, MonitorError, Notifier, PageRange, Subscription};
 
 use self::regions::Regions;
 use crate::sys::eventfd::EventFd;
+use crate::sys::process::Process;
 
 /// How much of a region changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +106,11 @@ pub struct Watch {
     notifier: Notifier,
     regions: Mutex<Regions>,
     bell: Arc<EventFd>,
+    process: Process,
 }
+
+/// What a forked child's copy says: no batch's generation equals it.
+const FORKED: u64 = u64::MAX;
 
 impl Watch {
     /// With the best monitor that starts here: eBPF (own capabilities or a helper), else userfaultfd.
@@ -107,20 +119,16 @@ impl Watch {
     ///
     /// [`WatchError::Monitor`] when none does; it says what the last one lacks.
     pub fn open() -> Result<Self, WatchError> {
-        #[cfg(feature = "ebpf")]
-        if let Ok(monitor) = crate::monitor::ebpf::EbpfMonitor::open(&Default::default())
-            && let Ok(watch) = Self::with(Arc::new(monitor))
-        {
-            return Ok(watch);
+        let mut chosen = crate::monitor::auto();
+        match (chosen.monitor.delivery(), chosen.passed_over.pop()) {
+            (Delivery::BeforeReturn, _) => Self::with(chosen.monitor),
+            (_, Some((_, error))) => Err(error.into()),
+            (_, None) => Err(WatchError::Monitor(MonitorError::Unavailable {
+                what: "monitor in this build",
+                remedy: "build with the feature `uffd` or `ebpf`",
+                source: None,
+            })),
         }
-        #[cfg(feature = "uffd")]
-        return Self::with(Arc::new(crate::monitor::Uffd::new()));
-        #[cfg(not(feature = "uffd"))]
-        Err(WatchError::Monitor(MonitorError::Unavailable {
-            what: "a monitor",
-            remedy: "build with the feature `uffd`, or give CAP_BPF and CAP_PERFMON",
-            source: None,
-        }))
     }
 
     /// With a monitor that has not been started.
@@ -129,7 +137,8 @@ impl Watch {
         monitor.start(notifier.clone())?;
         let bell = Arc::new(EventFd::new()?);
         ring_on_change(&monitor, &notifier, &bell)?;
-        Ok(Self { monitor, notifier, regions: Mutex::default(), bell })
+        let process = Process::current();
+        Ok(Self { monitor, notifier, regions: Mutex::default(), bell, process })
     }
 
     /// The monitor in use.
@@ -142,6 +151,7 @@ impl Watch {
     #[inline]
     pub fn generation(&self) -> u64 {
         match self.monitor.generation() {
+            _ if !self.process.is_current() => FORKED,
             Some(word) => word.load(Ordering::Acquire),
             None => self.notifier.generation(),
         }
@@ -158,6 +168,9 @@ impl Watch {
     ///
     /// [`WatchError::NotCovered`], [`WatchError::CookieInUse`], or the monitor's.
     pub fn register(&self, range: PageRange, cookie: u64) -> Result<(), WatchError> {
+        if !self.process.is_current() {
+            return Err(MonitorError::Forked.into());
+        }
         if !self.regions().insert(cookie, range) {
             return Err(WatchError::CookieInUse(cookie));
         }
@@ -191,6 +204,10 @@ impl Watch {
     /// returns that one's generation. Never blocks for a change: no change is a batch of one.
     pub fn read(&self, events: &mut Vec<Event>) -> u64 {
         let mut regions = self.regions();
+        if !self.process.is_current() {
+            regions.mark_all();
+            return end(regions, events, FORKED - 1);
+        }
         self.bell.lower();
         let own = self.even_generation();
         let (external, mut lost) = match self.monitor.drain(&self.notifier) {
@@ -206,10 +223,8 @@ impl Watch {
         if lost {
             regions.mark_all();
         }
-        regions.take(|cookie, extent| events.push(Event::Changed { cookie, extent }));
         let generation = if self.monitor.generation().is_some() { external } else { own };
-        events.push(Event::End { generation });
-        generation
+        end(regions, events, generation)
     }
 
     /// Odd while the monitor's reader is between reading an event and pushing it, which it does
@@ -224,6 +239,13 @@ impl Watch {
     }
 }
 
+/// Moves what is to be reported to `events`.
+fn end(mut regions: MutexGuard<'_, Regions>, events: &mut Vec<Event>, generation: u64) -> u64 {
+    regions.take(|cookie, extent| events.push(Event::Changed { cookie, extent }));
+    events.push(Event::End { generation });
+    generation
+}
+
 impl AsFd for Watch {
     /// Readable after a change, until the next [`read`](Watch::read). For waiting only: it may come
     /// later than the word moves.
@@ -234,6 +256,9 @@ impl AsFd for Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        if !self.process.is_current() {
+            return; // the thread below is the parent's
+        }
         self.monitor.stop();
         self.notifier.lost(); // ends the thread below
     }
@@ -245,6 +270,7 @@ fn ring_on_change(monitor: &Arc<dyn Monitor>, notifier: &Notifier, bell: &Arc<Ev
         return Ok(());
     }
     let (notifier, bell) = (notifier.clone(), Arc::downgrade(bell));
+    crate::sys::stay_loaded::stay_loaded();
     let ring = move || {
         crate::sys::block_signals();
         while let Some(bell) = bell.upgrade() {

@@ -96,9 +96,32 @@ fn misuse_is_a_typed_error() {
         watch.register_soon(memory.all(), 1);
         assert!(matches!(watch.register(memory.all(), 1), Err(WatchError::CookieInUse(1))));
         assert!(matches!(watch.unregister(2), Err(WatchError::NoSuchCookie(2))));
-        let nothing = PageRange::from_pages(16, 1).unwrap(); // below the lowest address that is ever mapped
-        assert!(watch.register(nothing, 3).is_err());
-        watch.register_soon(memory.all(), 3); // a refused cookie is free
+    }
+}
+
+/// Refused, and then the cookie is free; or watched, and then what comes and goes there is reported.
+#[test]
+fn a_range_without_a_mapping_is_refused_or_watched() {
+    for watch in backends() {
+        let memory = Scratch::new(64).unwrap();
+        let range = memory.all();
+        watch.register_soon(range, 1);
+        drop(memory);
+        watch.unregister(1).unwrap();
+        let Ok(()) = watch.register(range, 1) else {
+            let other = Scratch::new(1).unwrap();
+            watch.register_soon(other.all(), 1);
+            continue;
+        };
+        batch(&watch);
+        // The kernel gives the addresses of the last unmapping, unless another test was faster.
+        let again = Scratch::new(64).unwrap();
+        if again.all() != range {
+            println!("skipped: another test has got the addresses");
+            continue;
+        }
+        again.discard(again.pages(0, 1)).unwrap();
+        assert!(batch(&watch).iter().any(|(cookie, _)| *cookie == 1), "{}", watch.monitor().name());
     }
 }
 
@@ -115,4 +138,39 @@ fn an_overflow_reports_every_region() {
     batch(&watch);
     (0..500).for_each(|_| memory.discard(memory.pages(0, 1)).unwrap());
     assert_eq!(batch(&watch), [(1, Extent::Whole), (2, Extent::Whole)]);
+}
+
+/// What the child says by its exit status: 0 is right.
+fn in_forked_child(watch: &Watch, memory: &Scratch, seen: u64) -> i32 {
+    // SAFETY: the child runs only what the test asks for and ends without the parent's destructors.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let moved = watch.generation() != seen;
+        let mut events = Vec::with_capacity(8);
+        let end = watch.read(&mut events);
+        let all = events.iter().filter(|e| matches!(e, Event::Changed { extent: Extent::Whole, .. })).count();
+        let never_current = watch.generation() != end;
+        let refused = watch.register(memory.pages(0, 1), 99).is_err();
+        let wrong = [moved, all == 2, never_current, refused].iter().position(|right| !right);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(wrong.map_or(0, |i| i as i32 + 1)) };
+    }
+    let mut status = 0;
+    // SAFETY: reaps the child just made.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    libc::WEXITSTATUS(status)
+}
+
+#[test]
+fn a_forked_child_finds_everything_changed_and_its_parent_nothing() {
+    for watch in backends() {
+        let memory = Scratch::new(8).unwrap();
+        watch.register_soon(memory.pages(0, 1), 1);
+        watch.register_soon(memory.pages(4, 1), 2);
+        batch(&watch);
+        let seen = watch.generation();
+        assert_eq!(in_forked_child(&watch, &memory, seen), 0, "{}", watch.monitor().name());
+        memory.discard(memory.pages(4, 1)).unwrap();
+        assert_eq!(batch(&watch), [(2, Extent::Whole)], "the parent's goes on as before");
+    }
 }

@@ -1,6 +1,10 @@
 //! What the tests against the real kernel share.
 #![allow(dead_code)] // each test binary uses a part
 
+pub(crate) mod child;
+#[cfg(all(feature = "io-uring", feature = "uffd"))]
+pub(crate) mod moving;
+
 use std::io;
 use std::process::Command;
 use std::ptr;
@@ -123,4 +127,12 @@ pub(crate) fn status_kib(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or_else(|| panic!("no {name}"))
+}
+
+/// Whether this process may pin so much.
+pub(crate) fn is_memlock_at_least(bytes: u64) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a live rlimit, and a plain system call.
+    let root = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) != 0 || libc::geteuid() == 0 };
+    root || limit.rlim_cur >= bytes
 }

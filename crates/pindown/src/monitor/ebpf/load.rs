@@ -17,7 +17,7 @@ use crate::sys::fork::PrivateFd;
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/pindown.bpf.o");
 
 const REMEDY: &str =
-    "it needs CAP_BPF and CAP_PERFMON (or a running `pindown helper`) and Linux 6.1 or later with BTF";
+    "run as root, with CAP_BPF and CAP_PERFMON, or start `pindown helper`; on Linux 6.1 or later with BTF";
 
 /// Attached programs and the maps they share.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(crate) fn load(wanted: Option<Variant>, hidden: Option<&str>) -> Result<Load
         return Err(refused("eBPF on this architecture", "only x86-64 system calls are known to it"));
     }
     if !may_load() {
-        return Err(refused("CAP_BPF or CAP_PERFMON", "this process has not got both"));
+        return Err(refused("CAP_BPF and CAP_PERFMON", "this process lacks one or both"));
     }
     let btf = Btf::from_sys_fs().map_err(|e| refused("the kernel's BTF", e))?;
     match wanted {

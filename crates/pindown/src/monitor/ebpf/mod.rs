@@ -56,10 +56,9 @@ pub struct EbpfOptions {
     pub loader: Loader,
     /// Bytes of the ring of records, 32 a record; a power of two. `None`: 256 KiB.
     pub ring_bytes: Option<usize>,
-    /// A test switch: the programs of these names (separated by commas) are not attached, and the
-    /// self-test must notice.
-    #[doc(hidden)]
-    pub hidden: Option<String>,
+    /// The programs of these names (separated by commas) are not attached, and the self-test must notice.
+    #[cfg(test)]
+    pub(crate) hidden: Option<String>,
 }
 
 /// See the [module](self).
@@ -172,17 +171,28 @@ fn open_client(options: &EbpfOptions) -> Result<Client, MonitorError> {
         Loader::Own => own_client(options),
         Loader::Helper(path) => crate::helper::connect(path, options),
         Loader::Auto => own_client(options).or_else(|own| {
-            crate::helper::connect(&crate::helper::default_socket(), options).map_err(|helped| {
-                tracing::debug!("ebpf: no helper either: {helped}");
-                own
-            })
+            let path = crate::helper::default_socket();
+            crate::helper::connect(&path, options).map_err(|helped| neither(own, &path, &helped))
         }),
     }
 }
 
+/// Why this process cannot load the programs, and why the helper does not either.
+fn neither(own: MonitorError, path: &std::path::Path, helped: &MonitorError) -> MonitorError {
+    let MonitorError::Unavailable { what, remedy, source } = own else { return own };
+    let own = source.map(|e| format!("{e}; ")).unwrap_or_default();
+    let helper = std::error::Error::source(helped).map_or_else(|| helped.to_string(), |e| e.to_string());
+    let both = std::io::Error::other(format!("{own}the helper at {}: {helper}", path.display()));
+    MonitorError::Unavailable { what, remedy, source: Some(both) }
+}
+
 fn own_client(options: &EbpfOptions) -> Result<Client, MonitorError> {
     let failed = |what| move |source| MonitorError::Io { what, source };
-    let engine = Engine::own(options.variant, options.hidden.as_deref())?;
+    #[cfg(test)]
+    let hidden = options.hidden.as_deref();
+    #[cfg(not(test))]
+    let hidden = None;
+    let engine = Engine::own(options.variant, hidden)?;
     let me = bpf::pidfd_open(std::process::id()).map_err(failed("pidfd_open"))?;
     let ring_bytes = options.ring_bytes.unwrap_or(DEFAULT_RING_BYTES);
     let fds = engine.enrol(me.as_fd(), ring_bytes).map_err(failed("enrolling this process"))?;

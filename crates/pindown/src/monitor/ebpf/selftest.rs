@@ -19,6 +19,12 @@ const TRIES: usize = 3;
 struct Step {
     name: &'static str,
     run: fn(&Tester<'_>) -> io::Result<bool>,
+    /// The program that must have reported one besides, if there is such a program.
+    hook: Option<usize>,
+}
+
+const fn step(name: &'static str, run: fn(&Tester<'_>) -> io::Result<bool>) -> Step {
+    Step { name, run, hook: None }
 }
 
 struct Tester<'a> {
@@ -40,52 +46,73 @@ fn gone(done: io::Result<()>) -> Changed {
 
 /// In order; a step that the kernel refuses (an old kernel, an empty pool of huge pages) is passed over.
 const STEPS: &[Step] = &[
-    Step { name: "munmap", run: |t| t.anonymous(|m, _| gone(m.unmap())) },
-    Step { name: "mmap MAP_FIXED", run: |t| t.anonymous(|m, _| kept(m.map_over(), m)) },
-    Step {
-        name: "madvise MADV_DONTNEED",
-        run: |t| t.anonymous(|m, _| kept(m.advise(libc::MADV_DONTNEED), m)),
-    },
-    Step { name: "madvise MADV_GUARD_INSTALL", run: |t| t.anonymous(|m, _| kept(m.guard(), m)) },
-    Step { name: "mremap", run: |t| t.anonymous(|m, target| gone(m.move_to(target, false))) },
-    Step { name: "mremap MREMAP_DONTUNMAP", run: |t| t.anonymous(|m, target| gone(m.move_to(target, true))) },
-    Step { name: "mprotect", run: |t| t.anonymous(|m, _| kept(m.protect(), m)) },
-    Step { name: "ftruncate", run: |t| t.file(|f| f.set_len(0)) },
-    Step { name: "fallocate PUNCH_HOLE", run: |t| t.file(punch_hole) },
+    step("munmap", |t| t.anonymous(|m, _| gone(m.unmap()))),
+    step("mmap MAP_FIXED", |t| t.anonymous(|m, _| kept(m.map_over(), m))),
+    step("madvise MADV_DONTNEED", |t| t.anonymous(|m, _| kept(m.advise(libc::MADV_DONTNEED), m))),
+    step("madvise MADV_GUARD_INSTALL", |t| t.anonymous(|m, _| kept(m.guard(), m))),
+    step("mremap", |t| t.anonymous(|m, target| gone(m.move_to(target, false)))),
+    step("mremap MREMAP_DONTUNMAP", |t| t.anonymous(|m, target| gone(m.move_to(target, true)))),
+    step("mprotect", |t| t.anonymous(|m, _| kept(m.protect(), m))),
+    step("ftruncate", |t| t.file(|f| f.set_len(0))),
+    step("fallocate PUNCH_HOLE", |t| t.file(punch_hole)),
     Step {
         name: "munmap of a transparent huge page",
         run: |t| t.seen_after(Scratch::transparent_huge()?, |m| gone(m.unmap())),
+        hook: Some(number::RMAP_PMD),
     },
-    Step { name: "munmap of a huge page", run: |t| t.seen_after(Scratch::huge()?, |m| gone(m.unmap())) },
+    Step {
+        name: "munmap of a huge page",
+        run: |t| t.seen_after(Scratch::huge()?, |m| gone(m.unmap())),
+        hook: Some(number::HUGETLB),
+    },
+];
+
+/// Programs that something on each machine must wake.
+const ALWAYS: [usize; 7] = [
+    number::SYS_EXIT,
+    number::PAGE_CACHE,
+    number::ZAP,
+    number::MOVE,
+    number::PROTECT,
+    number::RMAP,
+    number::FLUSH,
 ];
 
 /// Refuses a monitor that misses anything.
 pub(super) fn run(monitor: &EbpfMonitor) -> Result<(), MonitorError> {
     let tester = Tester { monitor, notifier: Notifier::detached() };
-    let unseen = |event: String| MonitorError::SelfTest { event };
+    let mut exercised = ALWAYS.to_vec();
     for step in STEPS {
-        if !tester.tried(step) {
-            return Err(unseen(step.name.to_owned()).into_named(monitor));
+        match tester.try_step(step) {
+            Tried::Seen => exercised.extend(step.hook),
+            Tried::Impossible => {}
+            Tried::Unseen => {
+                let silent = silent(monitor, &ALWAYS).join(", ");
+                return Err(MonitorError::SelfTest { event: format!("{} (silent: {silent})", step.name) });
+            }
         }
     }
-    let ring = ask_through_ring();
-    match silent(monitor, ring).first() {
-        Some(hook) => Err(unseen(format!("anything from {hook}"))),
+    exercised.extend(ask_through_ring().then_some(number::URING));
+    match silent(monitor, &exercised).first() {
+        Some(hook) => Err(MonitorError::SelfTest { event: format!("anything from {hook}") }),
         None => Ok(()),
     }
 }
 
-/// Attached programs that should have reported something by now and have not.
-fn silent(monitor: &EbpfMonitor, ring: bool) -> Vec<String> {
+/// Attached programs among `exercised` that have reported nothing yet.
+fn silent(monitor: &EbpfMonitor, exercised: &[usize]) -> Vec<String> {
     let status = &monitor.client().status;
-    let exercised = |n: usize| match n {
-        number::NONE | number::HUGETLB | number::RMAP_PMD => false, // not on every machine
-        number::URING => ring,
-        _ => true,
-    };
     let all = monitor.client().service.hooks.iter();
-    let quiet = all.filter(|(n, _)| exercised(*n) && status.seen[*n].load(Relaxed) == 0);
+    let quiet = all.filter(|(n, _)| exercised.contains(n) && status.seen[*n].load(Relaxed) == 0);
     quiet.map(|(_, name)| name.clone()).collect()
+}
+
+/// How a step went.
+enum Tried {
+    Seen,
+    Unseen,
+    /// The kernel refuses it here.
+    Impossible,
 }
 
 /// One advice that no kernel knows, through io_uring. False: no io_uring for this process, so nothing
@@ -100,31 +127,19 @@ fn ask_through_ring() -> bool {
     false
 }
 
-trait IntoNamed {
-    fn into_named(self, monitor: &EbpfMonitor) -> Self;
-}
-
-impl IntoNamed for MonitorError {
-    /// Adds the programs that said nothing, which is where to look.
-    fn into_named(self, monitor: &EbpfMonitor) -> Self {
-        match self {
-            Self::SelfTest { event } => {
-                Self::SelfTest { event: format!("{event} (silent: {})", silent(monitor, false).join(", ")) }
-            }
-            other => other,
-        }
-    }
-}
-
 impl Tester<'_> {
-    fn tried(&self, step: &Step) -> bool {
-        (0..TRIES).any(|_| match (step.run)(self) {
-            Ok(seen) => seen,
-            Err(refused) => {
-                tracing::debug!("ebpf self-test: {} is not possible here: {refused}", step.name);
-                true
+    fn try_step(&self, step: &Step) -> Tried {
+        for _ in 0..TRIES {
+            match (step.run)(self) {
+                Ok(true) => return Tried::Seen,
+                Ok(false) => {}
+                Err(refused) => {
+                    tracing::debug!("ebpf self-test: {} is not possible here: {refused}", step.name);
+                    return Tried::Impossible;
+                }
             }
-        })
+        }
+        Tried::Unseen
     }
 
     fn anonymous(&self, change: impl FnOnce(Scratch, &Scratch) -> Changed) -> io::Result<bool> {

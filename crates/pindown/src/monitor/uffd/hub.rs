@@ -89,8 +89,8 @@ impl Hub {
         let fd = uffd::open().map_err(explain)?;
         let hub = Arc::new(Self {
             fd: PrivateFd::new(fd).ok_or_else(too_many)?,
-            procmap: ProcMap::open().map_err(|e| io("opening /proc/self/maps", e))?,
-            pagemap: Pagemap::open().map_err(|e| io("opening /proc/self/pagemap", e))?,
+            procmap: ProcMap::open().map_err(|e| own_file("/proc/self/maps", e))?,
+            pagemap: Pagemap::open().map_err(|e| own_file("/proc/self/pagemap", e))?,
             grace: GraceSet::new(),
             stop: EventFd::new().map_err(|e| io("eventfd", e))?,
             stopping: AtomicBool::new(false),
@@ -160,6 +160,18 @@ pub(super) struct Listener(usize);
 
 pub(super) fn io(what: &'static str, source: std::io::Error) -> MonitorError {
     MonitorError::Io { what, source }
+}
+
+/// A process that gave up another user's rights may not look at itself (`proc(5)`).
+fn own_file(what: &'static str, source: std::io::Error) -> MonitorError {
+    let remedy = match source.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "a process that changed its user is not dumpable: start it as that user, or call \
+             prctl(PR_SET_DUMPABLE, 1) after setuid"
+        }
+        _ => "mount /proc",
+    };
+    MonitorError::Unavailable { what, remedy, source: Some(source) }
 }
 
 fn too_many() -> MonitorError {

@@ -22,6 +22,7 @@ use pindown_core::{
 use self::arm::{Armed, Ground};
 use self::hub::{Hub, Listener};
 use crate::sys::fork::Descriptor;
+use crate::sys::process::Process;
 use crate::sys::{files, uffd};
 
 /// How long a lookup waits for changes under way: the reader and the changing thread need some
@@ -69,7 +70,7 @@ const WAIVED: &[&str] = &["MADV_GUARD_INSTALL", "shmat(SHM_REMAP)"];
 #[derive(Debug)]
 pub struct Uffd {
     options: UffdOptions,
-    process: u32,
+    process: Process,
     multigrain_ctime: bool,
     joined: RwLock<Option<(Arc<Hub>, Listener)>>,
     /// For [`settle`](Monitor::settle), without the lock.
@@ -84,14 +85,22 @@ pub struct UffdOptions {
     /// memory at an address which another thread is still unmapping can find the old registration.
     /// Only for programs in which no two threads map and unmap at a time. Default: true.
     pub settle: bool,
-    /// For the test that shows what the grace period is for. Unsound when false.
+    /// For the test that shows what the grace period is for. Unsound when false; not in release builds.
+    #[cfg(debug_assertions)]
     #[doc(hidden)]
     pub grace: bool,
 }
 
+const IN_GRACE: Subscription =
+    Subscription::Uncacheable("grace period: its pages were just discarded, and the call may not be over");
+
 impl Default for UffdOptions {
     fn default() -> Self {
-        Self { settle: true, grace: true }
+        Self {
+            settle: true,
+            #[cfg(debug_assertions)]
+            grace: true,
+        }
     }
 }
 
@@ -105,7 +114,7 @@ impl Uffd {
     pub fn with_options(options: UffdOptions) -> Self {
         Self {
             options,
-            process: std::process::id(),
+            process: Process::current(),
             multigrain_ctime: files::has_multigrain_ctime(),
             joined: RwLock::new(None),
             descriptor: OnceLock::new(),
@@ -113,7 +122,7 @@ impl Uffd {
     }
 
     fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        !self.process.is_current()
     }
 
     /// Arms `range`, or says why it is not to be cached.
@@ -127,14 +136,22 @@ impl Uffd {
                 }
                 Ok(stamp.map_or_else(Subscription::Uncacheable, Subscription::Checked))
             }
+            // Looked at before too, since arming takes the mmap lock for writing.
+            Ground::Anonymous { .. } if self.is_in_grace(hub, range) => Ok(IN_GRACE),
             Ground::Anonymous { .. } => Ok(match hub.arm(range)? {
                 Armed::No(why) => Subscription::Uncacheable(why),
-                Armed::Yes if self.options.grace && hub.grace.contains(range) => Subscription::Uncacheable(
-                    "grace period: its pages were just discarded, and the call may not be over",
-                ),
+                Armed::Yes if self.is_in_grace(hub, range) => IN_GRACE,
                 Armed::Yes => Subscription::Events,
             }),
         }
+    }
+
+    fn is_in_grace(&self, hub: &Hub, range: PageRange) -> bool {
+        #[cfg(debug_assertions)]
+        if !self.options.grace {
+            return false;
+        }
+        hub.grace.contains(range)
     }
 }
 

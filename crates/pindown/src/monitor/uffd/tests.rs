@@ -37,6 +37,13 @@ impl Rig {
         self.monitor.subscribe(range, Access::READ_WRITE).unwrap()
     }
 
+    /// Until the reader has dealt with what it read.
+    fn wait_until_even(&self) {
+        while self.heard.generation() % 2 == 1 {
+            std::thread::yield_now();
+        }
+    }
+
     /// What is reported of `range` by the time `change` returned. Other tests' events overflow the
     /// set now and then; then there is no telling, and `None` is returned.
     fn hear(&self, range: PageRange, change: impl FnOnce()) -> Option<Vec<EventKind>> {
@@ -44,9 +51,7 @@ impl Rig {
         let before = self.heard.generation();
         change();
         let after = self.heard.generation();
-        while self.heard.generation() % 2 == 1 {
-            std::thread::yield_now();
-        }
+        self.wait_until_even();
         let all: Option<Vec<_>> = self.heard.take_detached().into_iter().collect();
         let kinds: Vec<_> = all?.into_iter().filter(|(r, _)| r.overlaps(range)).map(|(_, k)| k).collect();
         assert!(kinds.is_empty() || after != before, "reported, but the generation had not moved in time");

@@ -6,6 +6,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use super::UringKey;
 use crate::sys::lanes::Lanes;
+use crate::sys::process::Process;
 use crate::sys::uring_queue;
 
 /// A ring with a private memory file at the other end: WRITE_FIXED carries bytes from a registered buffer
@@ -27,13 +28,15 @@ use crate::sys::uring_queue;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Dropping it waits for the requests under way.
+/// Dropping it waits for the requests under way. A forked child shares the ring's queues with its parent, so
+/// there every move fails with [`NotConnected`](io::ErrorKind::NotConnected) and dropping waits for nothing.
 pub struct Mover {
     ring: IoUring,
     lanes: Lanes,
     /// A lane's request is under way.
     busy: Box<[bool]>,
     under_way: usize,
+    process: Process,
 }
 
 impl Mover {
@@ -51,7 +54,7 @@ impl Mover {
     pub fn over(ring: IoUring, lanes: u32, lane_bytes: usize) -> io::Result<Self> {
         let lanes = Lanes::new(lanes, lane_bytes)?;
         let busy = vec![false; lanes.count() as usize].into();
-        Ok(Self { ring, lanes, busy, under_way: 0 })
+        Ok(Self { ring, lanes, busy, under_way: 0, process: Process::current() })
     }
 
     /// The ring, to build a provider on.
@@ -147,6 +150,7 @@ impl Mover {
     ) -> io::Result<usize> {
         let mut count = 0;
         let wanted = at_least.min(self.under_way);
+        self.check_process()?;
         loop {
             self.submit_and_wait(wanted - count)?;
             while let Some(cqe) = self.next_completion() {
@@ -201,10 +205,17 @@ impl Mover {
         Ok(len.ok_or(io::ErrorKind::InvalidInput)?)
     }
 
+    /// What a child takes from the queues, its parent never sees.
+    fn check_process(&self) -> io::Result<()> {
+        let forked = || io::Error::new(io::ErrorKind::NotConnected, "the ring is the parent process's");
+        self.process.is_current().then_some(()).ok_or_else(forked)
+    }
+
     /// # Safety
     ///
     /// As [`uring_queue::push`].
     unsafe fn push(&mut self, lane: u32, request: squeue::Entry) -> io::Result<()> {
+        self.check_process()?;
         // SAFETY: passed on to the caller.
         unsafe { uring_queue::push(&mut self.ring, &request.user_data(u64::from(lane))) }?;
         self.busy[lane as usize] = true;

@@ -86,6 +86,17 @@ pub(super) fn refused(
     }
 }
 
+/// What `ibv_advise_mr(3)` means by its errno.
+pub(super) fn explain_advice(source: io::Error) -> io::Error {
+    match source.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => io::Error::new(
+            io::ErrorKind::Unsupported,
+            "rdma-core or its driver for this device offers no ibv_advise_mr: take a newer one (soft-RoCE: 57)",
+        ),
+        _ => source,
+    }
+}
+
 /// A region longer than the device takes.
 pub(super) fn too_long(range: PageRange, longest: u64, source: io::Error) -> RegisterError {
     limit(range, Limit::RegionBytes, Some(longest), "register it in pieces (provider::verbs::pieces)", source)

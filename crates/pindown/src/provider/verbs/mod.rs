@@ -83,13 +83,31 @@ impl Verbs {
     }
 
     /// Has the device fault in the pages of `range` now rather than at the first transfer, and
-    /// returns when it has (`ibv_advise_mr(3)`, `IB_UVERBS_ADVISE_MR_FLAG_FLUSH`). For on-demand
-    /// regions; EOPNOTSUPP where rdma-core's driver does not offer it (soft-RoCE before 57).
+    /// returns when it has (`ibv_advise_mr(3)`, `IB_UVERBS_ADVISE_MR_FLAG_FLUSH`). For on-demand regions.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Unsupported` where rdma-core or its driver does not offer it (soft-RoCE from rdma-core
+    /// 57); EFAULT for a range with holes; ENOMEM.
     pub fn prefetch(&self, key: Key, range: PageRange, access: Access) -> io::Result<()> {
-        let advice = if access.is_write() { Advice::PrefetchWrite } else { Advice::Prefetch };
+        self.advise(key, range, if access.is_write() { Advice::PrefetchWrite } else { Advice::Prefetch })
+    }
+
+    /// Tells the device of those pages of `range` that are in memory, and faults nothing in
+    /// (`IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT`): after [`queue::prefetch`](crate::queue::prefetch), say.
+    ///
+    /// # Errors
+    ///
+    /// As [`prefetch`](Self::prefetch).
+    pub fn prefetch_resident(&self, key: Key, range: PageRange) -> io::Result<()> {
+        self.advise(key, range, Advice::PrefetchNoFault)
+    }
+
+    fn advise(&self, key: Key, range: PageRange, advice: Advice) -> io::Result<()> {
         for piece in pieces(range, 1 << 30) {
             let (addr, len) = (piece.start() as u64, piece.len_bytes() as u32);
-            self.pd.advise(sys::Sge { addr, len_bytes: len, lkey: key.lkey }, advice)?;
+            let done = self.pd.advise(sys::Sge { addr, len_bytes: len, lkey: key.lkey }, advice);
+            done.map_err(error::explain_advice)?;
         }
         Ok(())
     }

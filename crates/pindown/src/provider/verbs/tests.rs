@@ -135,6 +135,16 @@ fn a_forked_child_is_refused() {
 }
 
 #[test]
+fn on_demand_regions_have_a_bound_by_default() {
+    let bound = |odp| {
+        let verbs = with(odp, on_demand(Paging::Auto)).1.unwrap();
+        crate::Builder::new(verbs).monitor(crate::MonitorChoice::Manual).build().unwrap().max_bytes()
+    };
+    let (pinned, paged) = (bound(0), bound(IBV_ODP_SUPPORT));
+    assert!(pinned < paged && paged < 1 << 50, "{pinned} {paged}");
+}
+
+#[test]
 fn remote_access_can_end_with_the_put() {
     let (fake, verbs) = with(0, Options::default());
     let builder = crate::Builder::new(verbs.unwrap()).monitor(crate::MonitorChoice::Manual);

@@ -53,6 +53,7 @@ pub(crate) enum Paging {
 pub(crate) enum Advice {
     Prefetch,
     PrefetchWrite,
+    PrefetchNoFault,
 }
 
 impl Mr {
@@ -190,6 +191,7 @@ impl Pd {
         let advice = match advice {
             Advice::Prefetch => IBV_ADVISE_MR_ADVICE_PREFETCH,
             Advice::PrefetchWrite => IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+            Advice::PrefetchNoFault => IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
         };
         let mut sge = sge.raw();
         // SAFETY: the entry is inside the table; the domain is live and the list has one element.

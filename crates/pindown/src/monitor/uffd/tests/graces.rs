@@ -1,11 +1,13 @@
 //! Discards, and how long they keep a range uncached.
 
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use super::*;
 use crate::sys::test_memory::{Memory, madvise, touch};
-use crate::sys::threads::{gettid, user_ns};
+use crate::sys::threads::{Where, gettid, location, user_ns};
+use crate::sys::uffd;
 
 fn is_in_grace(rig: &Rig, range: PageRange) -> bool {
     matches!(rig.subscribe(range), Subscription::Uncacheable(why) if why.starts_with("grace"))
@@ -54,6 +56,7 @@ fn storm(rig: &Rig) -> Subscription {
     rig.subscribe(storm.pages(0, 4))
 }
 
+#[cfg(debug_assertions)] // release builds always have it
 #[test]
 fn without_the_grace_period_it_would_be_cached_at_once() {
     let Some(rig) = Rig::with_options(UffdOptions { grace: false, ..UffdOptions::default() }) else { return };
@@ -66,20 +69,52 @@ fn without_the_grace_period_it_would_be_cached_at_once() {
     }
 }
 
-/// A thread in one long madvise call: for all we know it is the one that discards.
+/// A thread asleep in madvise (here until the event of its own discard is read by another
+/// userfaultfd): for all we know it is the one that discards.
 #[test]
-fn a_thread_that_stays_in_madvise_keeps_the_range_uncached() {
+fn a_thread_asleep_in_madvise_keeps_the_range_uncached() {
+    let _alone = alone();
+    let Some(rig) = Rig::new() else { return };
+    let (memory, other) = (Memory::anonymous(4), Memory::anonymous(4));
+    for memory in [&memory, &other] {
+        touch(memory.pages(0, 4), 1);
+    }
+    wait_out_grace(&rig, memory.pages(0, 4));
+    let (queue, tid) = (uffd::open().expect("the rig has one"), AtomicU32::new(0));
+    uffd::arm(queue.as_raw_fd(), other.pages(0, 4)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            tid.store(gettid(), SeqCst);
+            madvise(other.pages(0, 4), libc::MADV_DONTNEED).unwrap();
+        });
+        while tid.load(SeqCst) == 0 || location(tid.load(SeqCst)) != Where::Call(libc::SYS_madvise) {
+            std::thread::yield_now();
+        }
+        madvise(memory.pages(0, 4), libc::MADV_DONTNEED).unwrap();
+        rig.wait_until_even();
+        for look in 0..100 {
+            assert!(is_in_grace(&rig, memory.pages(0, 4)), "cached at look {look}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        while uffd::Buffer::new().read(queue.as_raw_fd()) == 0 {} // lets it go
+    });
+    assert_eq!(wait_out_grace(&rig, memory.pages(0, 4)), Subscription::Events);
+}
+
+/// A thread that runs in one long madvise call: it too may be the one that discards.
+#[test]
+fn a_thread_that_runs_in_madvise_keeps_the_range_uncached() {
     let _alone = alone();
     let Some(rig) = Rig::new() else { return };
     let memory = Memory::anonymous(4);
     touch(memory.pages(0, 4), 1);
     wait_out_grace(&rig, memory.pages(0, 4));
-    let mut looks = (0..20).map(|_| look_while_another_is_in_madvise(&rig, memory.pages(0, 4)));
-    assert!(looks.any(|n| n > 2), "the calls were over too soon for this test to mean anything");
+    let mut looks = (0..10).map(|_| look_while_another_is_in_madvise(&rig, memory.pages(0, 4)));
+    assert!(looks.any(|n| n > 10), "the calls were over too soon for this test to mean anything");
     assert_eq!(wait_out_grace(&rig, memory.pages(0, 4)), Subscription::Events);
 }
 
-/// Discards `range` while another thread is in one long call. How often it was seen in grace.
+/// Discards `range` while another thread populates memory. How often it was seen in grace.
 fn look_while_another_is_in_madvise(rig: &Rig, range: PageRange) -> u32 {
     const BIG: usize = 4 << 30 >> 12; // 4 GiB of the zero page: 8 MiB of page tables
     let big = Memory::reserved(BIG);
@@ -98,6 +133,7 @@ fn look_while_another_is_in_madvise(rig: &Rig, range: PageRange) -> u32 {
         std::thread::sleep(Duration::from_millis(10));
         let before = user_ns(tid.load(SeqCst));
         madvise(range, libc::MADV_DONTNEED).unwrap();
+        rig.wait_until_even(); // or a look would arm the range, and wait for the populating call's lock
         // Until it comes back to user mode, by its clock or by its own word.
         let inside = || user_ns(tid.load(SeqCst)) == before && !done.load(SeqCst);
         while inside() {

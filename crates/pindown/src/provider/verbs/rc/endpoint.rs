@@ -6,17 +6,16 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pindown_core::Access;
 
 use super::Address;
+use super::patience::Patience;
 use crate::provider::verbs::Verbs;
 use crate::provider::verbs::devices::gids;
 use crate::sys::verbs::{self as sys, Completed, Cq, PathParams, Pd, Qp, Sge, Work};
 
-/// How often a waiting thread looks before it sleeps in between.
-const SPINS: u32 = 256;
 /// Requests that an endpoint may have in flight.
 const DEPTH: u32 = 64;
 
@@ -272,12 +271,14 @@ impl Endpoint {
         Ok(next.map(|done| self.finish(done)))
     }
 
-    /// The next completion, waiting up to `timeout`.
+    /// The next completion, waiting up to `timeout`: time in which this thread could look, so that of
+    /// a machine that was stopped meanwhile does not count.
     pub fn wait(&self, timeout: Duration) -> Result<Completion, RcError> {
         patiently(timeout, || self.poll())
     }
 
-    /// The completion of `id`; those of other requests are kept for [`poll`](Self::poll).
+    /// The completion of `id`, waiting as [`wait`](Self::wait) does; those of other requests are kept for
+    /// [`poll`](Self::poll).
     pub fn wait_for(&self, id: u64, timeout: Duration) -> Result<u32, RcError> {
         patiently(timeout, || self.look_for(id))?.result
     }
@@ -370,20 +371,11 @@ pub(super) fn failed(what: &'static str) -> impl Fn(io::Error) -> RcError {
 }
 
 fn patiently<T>(timeout: Duration, look: impl Fn() -> Result<Option<T>, RcError>) -> Result<T, RcError> {
-    let began = Instant::now();
-    let mut looks = 0_u32;
+    let mut patience = Patience::new(timeout);
     loop {
-        if let Some(found) = look()? {
-            return Ok(found);
-        }
-        if began.elapsed() > timeout {
-            return Err(RcError::Timeout(timeout));
-        }
-        looks = looks.saturating_add(1);
-        match looks {
-            ..SPINS => std::thread::yield_now(),
-            // A soft device does the work on these CPUs.
-            _ => std::thread::sleep(Duration::from_micros(20)),
+        match look()? {
+            Some(found) => return Ok(found),
+            None => patience.look_again()?,
         }
     }
 }

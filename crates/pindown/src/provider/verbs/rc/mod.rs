@@ -9,6 +9,7 @@ mod announce;
 mod endpoint;
 mod grant;
 mod mover;
+mod patience;
 
 pub use address::{Address, AddressError};
 pub use announce::{CompletionQueue, CqAnnounce};

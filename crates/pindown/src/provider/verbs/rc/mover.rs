@@ -1,9 +1,10 @@
 //! [`Mover`]: moves bytes through registered buffers, for tests, measurements and proofs.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::endpoint::{Completion, Endpoint, EndpointOptions, RcError, Remote, Request, Segment, failed};
+use super::patience::Patience;
 use crate::provider::verbs::{Key, Verbs};
 use crate::sys::verbs::{Bounce, Pd};
 
@@ -169,13 +170,12 @@ impl Mover {
         mut done: impl FnMut(u32, Result<(), RcError>),
     ) -> Result<usize, RcError> {
         let wanted = at_least.min(self.flights.len());
-        let (mut count, began) = (0, Instant::now());
+        let (mut count, mut patience) = (0, Patience::new(self.timeout));
         loop {
             match self.pair.0.poll()? {
                 Some(completion) => count += usize::from(self.retire(completion, &mut done)),
                 None if count >= wanted => break,
-                None if began.elapsed() > self.timeout => return Err(RcError::Timeout(self.timeout)),
-                None => std::thread::yield_now(),
+                None => patience.look_again()?,
             }
         }
         while self.pair.1.poll()?.is_some() {} // receives

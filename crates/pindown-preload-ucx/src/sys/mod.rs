@@ -1,0 +1,6 @@
+//! UCX's functions: those in front of which the library stands, and the one that it calls.
+
+mod exports;
+mod ucx;
+
+pub use exports::*;
