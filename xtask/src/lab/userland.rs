@@ -24,7 +24,7 @@ const BASE: &str = "base-files libc-bin dash bash coreutils util-linux mount hos
     iproute2 kmod strace busybox-static perftest libgcc-s1 systemd-standalone-sysusers";
 
 const ENGINES: &str = "python3 libucx0 ucx-utils libfabric1 libfabric-bin openmpi-bin mpich \
-    python3-pyverbs gdb";
+    python3-pyverbs libjemalloc2 gdb";
 
 /// Trees that nothing in the guest reads.
 const PRUNED: [&str; 16] = [

@@ -1,6 +1,8 @@
 //! What the library exports: its own call, and the two functions of libfabric by which it knows when.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::transmute;
+use std::ptr::NonNull;
 
 use pindown_preload::sys::{symbol_of, versioned_symbol_of};
 
@@ -58,9 +60,7 @@ pub unsafe extern "C" fn fi_fabric(
     import_once();
     match versioned_symbol_of(c"libfabric.so.1", c"fi_fabric", c"FABRIC_1.1") {
         // SAFETY: the symbol's signature, and the caller's promise.
-        Some(real) => unsafe {
-            std::mem::transmute::<std::ptr::NonNull<libc::c_void>, FiFabric>(real)(attr, fabric, context)
-        },
+        Some(real) => unsafe { transmute::<NonNull<c_void>, FiFabric>(real)(attr, fabric, context) },
         None => -libc::ENOSYS,
     }
 }
@@ -81,11 +81,7 @@ pub unsafe extern "C" fn fi_fabric2(
     import_once();
     match symbol_of(c"libfabric.so.1", c"fi_fabric2") {
         // SAFETY: the symbol's signature, and the caller's promise.
-        Some(real) => unsafe {
-            std::mem::transmute::<std::ptr::NonNull<libc::c_void>, FiFabric2>(real)(
-                info, fabric, flags, context,
-            )
-        },
+        Some(real) => unsafe { transmute::<NonNull<c_void>, FiFabric2>(real)(info, fabric, flags, context) },
         None => -libc::ENOSYS,
     }
 }

@@ -75,7 +75,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut IbvMr) -> c_int {
             let result = unsafe { (real.dereg_mr)(ptr::with_exposed_provenance_mut(at)) };
             match result {
                 0 => _ = domain.held.fetch_sub(1, Ordering::AcqRel),
-                _ => process.insert_shell(shell, domain, behind),
+                _ => _ = process.insert_shell(shell, domain, behind),
             }
             result
         }
@@ -192,11 +192,9 @@ unsafe fn serve(
     let domain = process.domain(pd).ok_or(Passed::NoCache)?;
     // SAFETY: the program, by registering this memory with these rights, promises what `acquire` asks.
     let held = unsafe { domain.cache.acquire(at.0.cast(), at.1, rights) }.map_err(|_| Passed::Refused)?;
-    let mut shell = Shell::new(pd, at, access, &held);
-    let mr = &raw mut shell.mr;
+    let shell = Shell::new(pd, at, access, &held);
     domain.held.fetch_add(1, Ordering::AcqRel);
-    process.insert_shell(shell, domain, Behind::Cached(held));
-    Ok(mr)
+    Ok(process.insert_shell(shell, domain, Behind::Cached(held)))
 }
 
 /// What `ibv_rereg_mr(3)` is asked for.

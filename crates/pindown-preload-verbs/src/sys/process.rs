@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use pindown_preload::settings::{Watcher, wants_summary};
 
-use super::abi::IbvPd;
+use super::abi::{IbvMr, IbvPd};
 use super::domain::Domain;
 use super::shell::{Behind, Shell};
 use crate::figures::Figures;
@@ -24,8 +24,11 @@ pub(super) struct Process {
     /// By the address of the `ibv_pd`. `None`: could not be opened.
     domains: Mutex<Map<Option<Arc<Domain>>>>,
     /// By the address of the shell's `ibv_mr`.
-    shells: Mutex<Map<(Box<Shell>, Arc<Domain>, Behind)>>,
+    shells: Mutex<Map<Registered>>,
 }
+
+/// A shell is a raw pointer while the program has one too.
+type Registered = (*mut Shell, Arc<Domain>, Behind);
 
 static CURRENT: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
@@ -79,12 +82,16 @@ impl Process {
         lock(&self.domains).values().flatten().cloned().collect()
     }
 
-    pub(super) fn insert_shell(&self, shell: Box<Shell>, domain: Arc<Domain>, behind: Behind) {
-        lock(&self.shells).insert(ptr::from_ref(&shell.mr).addr(), (shell, domain, behind));
+    pub(super) fn insert_shell(&self, shell: Box<Shell>, domain: Arc<Domain>, behind: Behind) -> *mut IbvMr {
+        let shell = Box::into_raw(shell);
+        lock(&self.shells).insert(shell.addr(), (shell, domain, behind));
+        shell.cast() // its first field
     }
 
     pub(super) fn take_shell(&self, mr: usize) -> Option<(Box<Shell>, Arc<Domain>, Behind)> {
-        lock(&self.shells).remove(&mr)
+        let (shell, domain, behind) = lock(&self.shells).remove(&mr)?;
+        // SAFETY: made by `insert_shell`, and now in the table no more.
+        Some((unsafe { Box::from_raw(shell) }, domain, behind))
     }
 }
 

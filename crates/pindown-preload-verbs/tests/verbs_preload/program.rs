@@ -1,6 +1,9 @@
 //! libibverbs as an unmodified program sees it: symbols in the order of the program's libraries, so those of
 //! a preloaded library first. `Real` is what lies behind.
 
+// The field that takes the function says its type.
+#![allow(clippy::missing_transmute_annotations)]
+
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;

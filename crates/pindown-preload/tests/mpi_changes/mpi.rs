@@ -1,5 +1,8 @@
 //! The few calls of MPI, in either ABI, found at run time: the guest has no compiler, the host no MPI.
 
+// The field that takes the function says its type.
+#![allow(clippy::missing_transmute_annotations)]
+
 use std::ffi::{CString, c_int, c_void};
 use std::ptr;
 
