@@ -312,8 +312,16 @@ fn a_device_taken_away_is_an_error_and_the_books_balance() {
     eprintln!("unplugged: {:?}", child.try_wait());
     // SAFETY: the device only reads.
     let refused = unsafe { cache.acquire(other.addr, LEN, Access::READ_WRITE) };
-    eprintln!("acquire: {:?}", refused.as_ref().map(|r| r.range()));
-    eprintln!("transfer: {:?}", mover.write(held.key(), memory.addr, LEN).map(<[u8]>::len));
+    let moved = mover.write(held.key(), memory.addr, LEN).map(<[u8]>::len);
+    eprintln!("acquire: {:?}, transfer: {moved:?}", refused.as_ref().map(|r| r.range()));
+    assert!(moved.is_err(), "bytes went through a device that is not there");
+    match &refused {
+        Err(AcquireError::Register(why)) => {
+            assert!(matches!(**why, RegisterError::DeviceGone { .. }), "{why:?}")
+        }
+        // A driver that lets nobody go before the last user has closed it.
+        other => assert!(other.is_ok() && child.try_wait().unwrap().is_none(), "{other:?}"),
+    }
     drop((held, refused));
     cache.flush(PageRange::everything()).unwrap();
     let stats = cache.stats();
