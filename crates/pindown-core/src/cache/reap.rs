@@ -52,7 +52,7 @@ impl<P: Provider> Inner<P> {
     }
 
     pub(super) fn reap_or_yield(&self) {
-        if self.reap() == 0 {
+        if self.reap() + self.retry_failing(self.host.now_ns()) == 0 {
             yield_now();
         }
     }
@@ -161,7 +161,11 @@ impl<P: Provider> Inner<P> {
     fn part(&self, state: &mut State<P>, parting: Parting<P>, range: PageRange, zoned: bool) -> bool {
         let gone = matches!(parting, Parting::Gone);
         match parting {
-            Parting::Failing(failing) => return (state.failing.push(failing), false).1,
+            Parting::Failing(failing) => {
+                state.failing.push(failing);
+                self.notifier.inbox().wake.wake(); // the worker may be asleep for long
+                return false;
+            }
             Parting::Gone => state.discharge(range.pages(), zoned),
             Parting::Lost => {}
         }
