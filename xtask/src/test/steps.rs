@@ -79,7 +79,7 @@ pub(crate) const STEPS: &[Step] = &[
     full("release-hooks", Run::ReleaseHooks),
     full("forks-1000", Run::Long(&["test", "-p", "pindown", "--test", "forks"])),
     full("kills-300", Run::Long(&["test", "-p", "pindown", "--test", "kills"])),
-    Step { name: "hit-instructions", full: true, run: Run::Cargo(HIT_INSTRUCTIONS) },
+    always("hit-instructions", Run::Cargo(HIT_INSTRUCTIONS)),
     Step { name: "queue-million", full: true, run: Run::Long(&["test", "-p", "pindown", "--test", "queue"]) },
     always("coherence-root", Run::Pindown(User::Root, &["coherence", "--monitor", "uffd"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence", "--monitor", "uffd"])),
