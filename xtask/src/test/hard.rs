@@ -57,7 +57,8 @@ fn find_library(name: &str) -> Option<PathBuf> {
 }
 
 /// Parts of names of functions that only tests and models call.
-const HOOKS: &[&str] = &["fuzzing", "loom", "shuttle", "proptest", "tests_faults", "test_memory", "oracle"];
+const HOOKS: &[&str] =
+    &["start_without", "fuzzing", "loom", "shuttle", "proptest", "tests_faults", "test_memory", "oracle"];
 
 pub(super) fn release_hooks() -> Result<Verdict> {
     let binary = cargo::build_pindown(true)?;

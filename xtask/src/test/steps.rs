@@ -180,7 +180,7 @@ const BASE: &[Row] = &[
     ),
     row("verbs-exposure", "verbs_exposure", &["pindown:verbs_exposure"]),
     row("verbs-queue", "verbs_queue", &["pindown:verbs_queue"]),
-    row("verbs-readme", "verbs_readme", &["pindown:verbs_readme"]),
+    row("verbs-readme", "verbs_readme first_cached_write", &["pindown:verbs_readme"]),
     row("verbs-doctor", "pindown doctor | grep -A 12 'verbs device rxe0'", &[]),
     row("verbs-perf", "pindown perf --provider verbs --size 64K --churn remap --ops 64", &[]),
     row(
@@ -193,7 +193,7 @@ const BASE: &[Row] = &[
     row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
     row(
         "coherence-verbs-ebpf",
-        "pindown coherence --provider verbs --monitor ebpf --mapping anon-private",
+        "pindown coherence --provider verbs --monitor ebpf --mapping anon-private --event munmap",
         &[],
     ),
     row("coherence-odp", "pindown coherence --provider verbs --monitor odp --mapping anon-private", &[]),
@@ -228,7 +228,7 @@ const EBPF: &[Row] = &[
     row(
         "hooks",
         "echo 8 >/proc/sys/vm/nr_hugepages
-         PINDOWN_TEST_SCALE=100 lib --test-threads 1 monitor::ebpf watch::",
+         PINDOWN_TEST_SCALE=10 lib --test-threads 1 monitor::ebpf watch::",
         &["pindown:lib"],
     ),
     row("helper", "pindown --version && helper --test-threads 1", &["pindown-cli:helper"]),

@@ -169,8 +169,8 @@ impl<P: Provider> Inner<P> {
             Parting::Gone => state.discharge(range.pages(), zoned),
             Parting::Lost => {}
         }
-        self.counters.regions_registered.sub(1);
-        self.counters.bytes_registered.sub(range.len_bytes() as u64);
+        self.counters.regions_registered.sub_locked(1);
+        self.counters.bytes_registered.sub_locked(range.len_bytes() as u64);
         gone
     }
 
@@ -207,8 +207,11 @@ impl<P: Provider> Inner<P> {
     /// Gives back a registration that never became a region.
     pub(super) fn discard(&self, leaving: Leaving<P>) {
         let (range, zoned) = (leaving.range, leaving.zoned);
-        self.counters.regions_registered.add(1);
-        self.counters.bytes_registered.add(range.len_bytes() as u64);
+        {
+            let _state = self.state();
+            self.counters.regions_registered.add_locked(1);
+            self.counters.bytes_registered.add_locked(range.len_bytes() as u64);
+        }
         let parting = self.deregister(leaving, 1);
         self.part(&mut self.state(), parting, range, zoned);
     }
