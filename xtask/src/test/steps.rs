@@ -84,6 +84,11 @@ pub(crate) const STEPS: &[Step] = &[
     always("coherence-root", Run::Pindown(User::Root, &["coherence", "--monitor", "uffd"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence", "--monitor", "uffd"])),
     Step {
+        name: "policies-all-budgets",
+        full: true,
+        run: Run::Long(&["test", "--release", "-p", "pindown-replay", "--test", "policies"]),
+    },
+    Step {
         name: "budget-million",
         full: true,
         run: Run::Long(&["test", "--release", "-p", "pindown", "--test", "budget"]),
