@@ -46,7 +46,8 @@ pub(crate) fn build_library(package: &str, release: bool) -> Result<PathBuf> {
     let messages = output(&["build", "-p", package, "--profile", profile, "--message-format=json"])?;
     let mut parsed = messages.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
     let last = parsed.rfind(|m| m["target"]["crate_types"][0] == "cdylib");
-    let path = last.and_then(|m| Some(m["filenames"][0].as_str()?.into()));
+    let files = last.iter().flat_map(|m| m["filenames"].as_array()).flatten().filter_map(|f| f.as_str());
+    let path = files.filter(|f| f.ends_with(".so")).map(PathBuf::from).next();
     path.ok_or_else(|| Error::Other(format!("cargo built no shared library for {package}")))
 }
 

@@ -44,7 +44,7 @@ pub enum Kind {
     UnmapUnregistered,
     /// `munmap` of a registered region.
     UnmapRegistered,
-    /// One `munmap` over 20,000 regions, the next request and all deregistrations; less the `munmap`.
+    /// One `munmap` over 20,000 regions and the next request, which has to know; less the `munmap`.
     UnmapMany,
     /// The cache's work for one region that changed, while another thread hits.
     UnmapBesideHits,

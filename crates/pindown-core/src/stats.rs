@@ -102,9 +102,6 @@ impl Counter {
     pub(crate) fn add(&self, n: u64) -> u64 {
         self.0.fetch_add(n, Ordering::Relaxed) + n
     }
-    pub(crate) fn sub(&self, n: u64) {
-        self.0.fetch_sub(n, Ordering::Relaxed);
-    }
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -112,7 +109,17 @@ impl Counter {
         self.0.store(n, Ordering::Relaxed);
     }
     pub(crate) fn raise_to(&self, n: u64) {
-        self.0.fetch_max(n, Ordering::Relaxed);
+        if self.get() < n {
+            self.0.fetch_max(n, Ordering::Relaxed);
+        }
+    }
+    /// For counters that only change under the cache's lock: without a locked instruction.
+    pub(crate) fn add_locked(&self, n: u64) {
+        self.set(self.get().wrapping_add(n));
+    }
+    /// The same.
+    pub(crate) fn sub_locked(&self, n: u64) {
+        self.set(self.get().wrapping_sub(n));
     }
 }
 

@@ -56,11 +56,18 @@ impl Feed {
         Self { ledger, unwatched: Mutex::default(), counts: Counts::default() }
     }
 
-    /// Before a lookup that finds or fails.
-    pub(crate) fn before_find(&self, range: PageRange, dispatch: Dispatch<'_>) {
+    /// Before a lookup that finds or fails. `false`: it must fail. UCX has looked at its queue of events
+    /// already, and a cache that puts events there would find what was just dispatched.
+    pub(crate) fn before_find(&self, range: PageRange, dispatch: Dispatch<'_>) -> bool {
+        let mut is_clean = true;
+        let dispatch = &mut |r| {
+            is_clean = false;
+            dispatch(r);
+        };
         if self.look(range, dispatch) == Found::Unknown {
             self.told(range, dispatch);
         }
+        is_clean
     }
 
     /// Before a lookup that registers what it does not find.
@@ -165,7 +172,8 @@ mod tests {
 
     fn find(feed: &Feed, range: PageRange) -> Vec<PageRange> {
         let mut told = Vec::new();
-        feed.before_find(range, &mut |r| told.push(r));
+        let is_clean = feed.before_find(range, &mut |r| told.push(r));
+        assert_eq!(is_clean, told.is_empty(), "what was dispatched must not be found");
         told
     }
 

@@ -8,7 +8,7 @@
 //! come from patched code, which other ways of changing memory pass by. The library stands in front of the two
 //! functions by which UCX looks into the cache (`ucs_rcache_get`, and `ucs_pgtable_lookup` for its fast path).
 //! Before each lookup it reads what pindown's monitor saw and dispatches it (`ucm_vm_munmap`), so that there
-//! is no window between the change and the lookup. UCX's own hooks stay as they are.
+//! is no window between the change and the lookup; a fast lookup that had something to dispatch finds nothing. UCX's own hooks stay as they are.
 //!
 //! Memory that the monitor cannot watch, or would have to check at each use (memfd under userfaultfd), is
 //! registered for one transfer: before the next lookup it is dispatched as changed.

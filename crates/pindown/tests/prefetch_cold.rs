@@ -187,8 +187,10 @@ mod verbs {
         }
         /// Its faults are not what is measured.
         fn ready_source(&mut self, bytes: &[u8]) {
-            // SAFETY: the device only reads `bytes`, which nobody writes.
-            let source = unsafe { self.cache.acquire(bytes.as_ptr(), bytes.len(), Access::READ) }.unwrap();
+            // Soft-RoCE prefetches only where there is the right to write (EINVAL otherwise).
+            // SAFETY: the device is only told to read `bytes`, which nobody writes.
+            let source =
+                unsafe { self.cache.acquire(bytes.as_ptr(), bytes.len(), Access::READ_WRITE) }.unwrap();
             if !self.pins {
                 self.cache.provider().prefetch(source.key(), source.range(), Access::READ).unwrap();
             }

@@ -83,6 +83,11 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "queue-million", full: true, run: Run::Long(&["test", "-p", "pindown", "--test", "queue"]) },
     always("coherence-root", Run::Pindown(User::Root, &["coherence", "--monitor", "uffd"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence", "--monitor", "uffd"])),
+    Step {
+        name: "budget-million",
+        full: true,
+        run: Run::Long(&["test", "--release", "-p", "pindown", "--test", "budget"]),
+    },
     always("coherence-ebpf", Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf"])),
     Step {
         name: "coherence-ebpf-own-programs",
@@ -170,7 +175,7 @@ const BASE: &[Row] = &[
     ),
     row("verbs-exposure", "verbs_exposure", &["pindown:verbs_exposure"]),
     row("verbs-queue", "verbs_queue", &["pindown:verbs_queue"]),
-    row("verbs-readme", "verbs_readme", &["pindown:verbs_readme"]),
+    row("verbs-readme", "verbs_readme first_cached_write", &["pindown:verbs_readme"]),
     row("verbs-doctor", "pindown doctor | grep -A 12 'verbs device rxe0'", &[]),
     row("verbs-perf", "pindown perf --provider verbs --size 64K --churn remap --ops 64", &[]),
     row(
@@ -183,7 +188,7 @@ const BASE: &[Row] = &[
     row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
     row(
         "coherence-verbs-ebpf",
-        "pindown coherence --provider verbs --monitor ebpf --mapping anon-private",
+        "pindown coherence --provider verbs --monitor ebpf --mapping anon-private --event munmap",
         &[],
     ),
     row("coherence-odp", "pindown coherence --provider verbs --monitor odp --mapping anon-private", &[]),
@@ -218,7 +223,7 @@ const EBPF: &[Row] = &[
     row(
         "hooks",
         "echo 8 >/proc/sys/vm/nr_hugepages
-         PINDOWN_TEST_SCALE=100 lib --test-threads 1 monitor::ebpf watch::",
+         PINDOWN_TEST_SCALE=10 lib --test-threads 1 monitor::ebpf watch::",
         &["pindown:lib"],
     ),
     row("helper", "pindown --version && helper --test-threads 1", &["pindown-cli:helper"]),

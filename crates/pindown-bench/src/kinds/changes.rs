@@ -75,8 +75,9 @@ pub(super) fn many<S: Subject>(settings: &Settings) -> Result<(Round, String), S
         let started = Instant::now();
         memory.unmap();
         request(&subject, other.at(), SMALL);
+        let ns = ns_since(started) - without;
         subject.settle();
-        Ok((ns_since(started) - without).max(0.0))
+        Ok(ns.max(0.0))
     };
     Ok((Box::new(round), what))
 }

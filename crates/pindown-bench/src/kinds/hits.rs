@@ -10,9 +10,27 @@ use crate::subject::{Settings, Subject};
 use crate::sys::{ns_since, pin_to, processors};
 use crate::workload::{OPS, Order, STRIDE, len_of};
 
-/// Passes over the requests in one round, so that a round takes some milliseconds.
+/// One request; computed before, so that the loop is the cache's.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    addr: usize,
+    len: usize,
+}
+
+/// Requests of one pass: few where few regions are asked for, so that reading them costs nothing.
+fn per_pass(regions: usize) -> usize {
+    if regions <= 1000 { OPS / 256 } else { OPS }
+}
+
+/// Passes of one round, so that a round takes some milliseconds.
 fn passes(regions: usize) -> usize {
-    if regions <= 1000 { 8 } else { 1 }
+    if regions <= 1000 { 2048 } else { 1 }
+}
+
+fn requests(base: usize, regions: usize, order: Order, thread: usize) -> Arc<[Request]> {
+    let numbers = order.requests(regions, thread);
+    let request = |n: usize| Request { addr: base + n * STRIDE, len: len_of(n) };
+    numbers[..per_pass(regions)].iter().map(|n| request(*n as usize)).collect()
 }
 
 pub(super) fn prepare<S: Subject>(
@@ -27,7 +45,8 @@ pub(super) fn prepare<S: Subject>(
     if processors.len() < threads {
         return Err(format!("{threads} threads need as many processors, here are {}", processors.len()));
     }
-    let requests: Vec<Arc<[u32]>> = (0..threads).map(|t| order.requests(regions, t).into()).collect();
+    let base = world.memory.at();
+    let requests: Vec<_> = (0..threads).map(|thread| requests(base, regions, order, thread)).collect();
     let before = world.subject.registrations();
     let round = move || {
         let ns = if threads == 1 {
@@ -47,7 +66,7 @@ pub(super) fn prepare<S: Subject>(
 /// All threads at once; the mean of what each takes.
 fn together<S: Subject>(
     world: &Arc<World<S>>,
-    requests: &[Arc<[u32]>],
+    requests: &[Arc<[Request]>],
     processors: &[usize],
     order: Order,
     passes: usize,
@@ -67,12 +86,12 @@ fn together<S: Subject>(
 }
 
 /// Nanoseconds a request.
-fn run<S: Subject>(world: &World<S>, requests: &[u32], order: Order, passes: usize) -> f64 {
+fn run<S: Subject>(world: &World<S>, requests: &[Request], order: Order, passes: usize) -> f64 {
     let started = Instant::now();
     for _ in 0..passes {
         let keys = match order {
-            Order::Dependent => dependent(&world.subject, world.memory.at(), requests),
-            _ => independent(&world.subject, world.memory.at(), requests),
+            Order::Dependent => dependent(&world.subject, requests),
+            _ => independent(&world.subject, requests),
         };
         black_box(keys);
     }
@@ -80,11 +99,10 @@ fn run<S: Subject>(world: &World<S>, requests: &[u32], order: Order, passes: usi
 }
 
 #[inline(never)]
-fn independent<S: Subject>(subject: &S, base: usize, requests: &[u32]) -> u64 {
+fn independent<S: Subject>(subject: &S, requests: &[Request]) -> u64 {
     let mut keys = 0;
-    for &n in requests {
-        let n = n as usize;
-        let hold = subject.get(base + n * STRIDE, len_of(n));
+    for &Request { addr, len } in requests {
+        let hold = subject.get(addr, len);
         keys ^= S::read(&hold);
         subject.put(hold);
     }
@@ -92,11 +110,10 @@ fn independent<S: Subject>(subject: &S, base: usize, requests: &[u32]) -> u64 {
 }
 
 #[inline(never)]
-fn dependent<S: Subject>(subject: &S, base: usize, requests: &[u32]) -> u64 {
+fn dependent<S: Subject>(subject: &S, requests: &[Request]) -> u64 {
     let (none, mut last) = (black_box(0), 0);
-    for &n in requests {
-        let n = n as usize + (last & none) as usize;
-        let hold = subject.get(base + n * STRIDE, len_of(n));
+    for &Request { addr, len } in requests {
+        let hold = subject.get(addr + (last & none) as usize, len);
         last = S::read(&hold);
         subject.put(hold);
     }
@@ -143,12 +160,12 @@ pub(super) fn hit_meanwhile<S: Subject, T>(
     meanwhile: impl FnOnce() -> T,
 ) -> T {
     let stop = AtomicBool::new(false);
-    let requests = Order::Uniform.requests(regions, 1);
+    let requests = requests(world.memory.at(), regions, Order::Uniform, 1);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             pin_to(*processors().last().unwrap_or(&0));
             while !stop.load(Ordering::Relaxed) {
-                black_box(independent(&world.subject, world.memory.at(), &requests[..4096]));
+                black_box(independent(&world.subject, &requests));
             }
         });
         let result = meanwhile();

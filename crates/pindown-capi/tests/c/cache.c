@@ -161,6 +161,7 @@ static void remote_rights_end_with_the_put(void) {
   CHECK(device.live == 0);
   OK(pindown_cache_close(cache, 0));
   OK(pindown_cache_free(cache));
+  wait_until(&device, &device.released, 1); /* the device is on this stack */
   free(memory);
 }
 

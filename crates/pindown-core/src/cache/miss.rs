@@ -368,13 +368,14 @@ impl<P: Provider> Inner<P> {
         }
     }
 
+    /// Under the cache's lock.
     fn count_new(&self, range: PageRange, cacheable: bool) {
         let (bytes, c) = (range.len_bytes() as u64, &self.counters);
-        c.regions_registered.add(1);
-        c.bytes_registered.add(bytes);
+        c.regions_registered.add_locked(1);
+        c.bytes_registered.add_locked(bytes);
         if cacheable {
-            c.regions_live.add(1);
-            c.bytes_live.add(bytes);
+            c.regions_live.add_locked(1);
+            c.bytes_live.add_locked(bytes);
         } else {
             c.uncached.add(1);
         }

@@ -73,8 +73,18 @@ impl<P: Provider> Inner<P> {
             Room::Reap
         } else if !state.is_over(&self.bounds, pages) {
             Room::Enough // what was learnt may be out of date: the system has the last word
+        } else if self.has_due_retry(state) {
+            Room::Reap
         } else {
             Room::None
+        }
+    }
+
+    /// A deregistration failed, and it is time to try again.
+    fn has_due_retry(&self, state: &State<P>) -> bool {
+        !state.failing.is_empty() && {
+            let now_ns = self.host.now_ns();
+            state.failing.iter().any(|f| f.not_before_ns <= now_ns)
         }
     }
 

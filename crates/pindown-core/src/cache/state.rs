@@ -175,8 +175,8 @@ impl<P: Provider> State<P> {
         self.policy.removed(index, region.range().first_page(), region.last_use(), removal);
         self.doomed.push(Doomed { index, held: false });
         self.urgent |= region.is_at_once();
-        counters.regions_live.sub(1);
-        counters.bytes_live.sub(region.range().len_bytes() as u64);
+        counters.regions_live.sub_locked(1);
+        counters.bytes_live.sub_locked(region.range().len_bytes() as u64);
     }
 
     /// The indices of regions that overlap `range`, each once.

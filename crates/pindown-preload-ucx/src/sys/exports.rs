@@ -8,11 +8,21 @@ use std::sync::OnceLock;
 
 use pindown::PageRange;
 
+use super::tables;
 use super::ucx::{Fed, guarded, ucs};
 
+/// Where a thread is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Inside {
+    Nowhere,
+    /// In `ucs_rcache_get`, which has not looked yet.
+    Get,
+    /// In what was looked after already, or in what we call.
+    Else,
+}
+
 thread_local! {
-    /// In `ucs_rcache_get`, or in what we call: lookups from there are part of one that was looked after.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static INSIDE: Cell<Inside> = const { Cell::new(Inside::Nowhere) };
 }
 
 /// `UCS_ERR_NO_RESOURCE`.
@@ -47,12 +57,13 @@ pub unsafe extern "C" fn ucs_rcache_get(
         Some(unsafe { transmute::<NonNull<c_void>, RcacheGet>(found) })
     };
     let Some(real) = REAL.get_or_init(find) else { return NO_RESOURCE };
-    let outer = INSIDE.replace(true);
+    let outer = INSIDE.replace(Inside::Else);
     let range = PageRange::covering(address.addr(), length);
-    let looked = range.ok().filter(|_| !outer).and_then(|range| {
+    let looked = range.ok().filter(|_| outer == Inside::Nowhere).and_then(|range| {
         let fed = Fed::get()?;
         guarded(|| (fed, fed.feed.before_get(range, &mut |r| fed.dispatch(r))))
     });
+    INSIDE.set(Inside::Get);
     // SAFETY: the caller's promise.
     let status = unsafe { real(rcache, address, length, a, b, c, d, e) };
     if let Some((fed, get)) = looked {
@@ -62,7 +73,8 @@ pub unsafe extern "C" fn ucs_rcache_get(
     status
 }
 
-/// In front of `ucs_pgtable_lookup`, by which libucp's fast path looks into the cache.
+/// In front of `ucs_pgtable_lookup`, by which libucp's fast path looks into the cache. Other tables of this kind
+/// (of memory types) are left alone: known are those in which `ucs_rcache_get` looks first.
 ///
 /// # Safety
 ///
@@ -76,11 +88,27 @@ pub unsafe extern "C" fn ucs_pgtable_lookup(pgtable: *const c_void, address: usi
         Some(unsafe { transmute::<NonNull<c_void>, PgtableLookup>(found) })
     };
     let Some(real) = REAL.get_or_init(find) else { return ptr::null_mut() };
-    let outer = INSIDE.replace(true);
-    if let (false, Ok(range), Some(fed)) = (outer, PageRange::covering(address, 1), Fed::get()) {
-        guarded(|| fed.feed.before_find(range, &mut |r| fed.dispatch(r)));
+    let may_find = match INSIDE.get() {
+        Inside::Nowhere if tables::is_known(pgtable.addr()) => look(address),
+        Inside::Nowhere | Inside::Else => true,
+        Inside::Get => {
+            tables::learn(pgtable.addr());
+            INSIDE.set(Inside::Else);
+            true
+        }
+    };
+    match may_find {
+        // SAFETY: the caller's promise.
+        true => unsafe { real(pgtable, address) },
+        // The caller registers by ucs_rcache_get what it does not find.
+        false => ptr::null_mut(),
     }
-    INSIDE.set(outer);
-    // SAFETY: the caller's promise.
-    unsafe { real(pgtable, address) }
+}
+
+fn look(address: usize) -> bool {
+    let (Ok(range), Some(fed)) = (PageRange::covering(address, 1), Fed::get()) else { return true };
+    INSIDE.set(Inside::Else);
+    let may_find = guarded(|| fed.feed.before_find(range, &mut |r| fed.dispatch(r)));
+    INSIDE.set(Inside::Nowhere);
+    may_find.unwrap_or(false)
 }

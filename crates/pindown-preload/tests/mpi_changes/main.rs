@@ -35,6 +35,10 @@ fn main() -> ExitCode {
         }
     }
     mpi.finish();
+    // Not every mpirun hands on an exit status: this line is what counts.
+    if all_good && mpi.rank() == 1 {
+        println!("{} kinds of change, {repetitions} times each, all {expected}", Change::ALL.len());
+    }
     if all_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -45,6 +49,8 @@ struct Tally {
     /// Everything of the message before.
     old: u32,
     mixed: u32,
+    /// Wrong before the repetition's change.
+    early: u32,
 }
 
 fn play(mpi: &Mpi, change: Change, repetitions: u32) -> Tally {
@@ -65,7 +71,8 @@ fn play(mpi: &Mpi, change: Change, repetitions: u32) -> Tally {
         } else {
             memory.fill(!after);
             mpi.receive(memory.addr(), LEN);
-            assert!(memory.has(before), "{}: a message before any change is wrong", change.name());
+            // Alone, an engine that moved old bytes once does so until it registers anew.
+            tally.early += u32::from(!memory.has(before));
             mpi.ready();
             if changes {
                 change.apply(&mut memory);
@@ -91,17 +98,18 @@ fn seed(change: Change, turn: u32, which: u32) -> u32 {
 fn judge(change: Change, tally: &Tally, expected: &str) -> bool {
     let wrong = tally.old + tally.mixed;
     let good = match expected {
-        "right" => wrong == 0,
+        "right" => wrong + tally.early == 0,
         // A change that the hooks see is right there too.
         "stale" => (wrong == 0) == change.is_seen_by_hooks(),
         other => panic!("want right or stale, not {other}"),
     };
     println!(
-        "{:28} right {:4}  old {:4}  mixed {:4}{}",
+        "{:28} right {:4}  old {:4}  mixed {:4}  early {:4}{}",
         change.name(),
         tally.right,
         tally.old,
         tally.mixed,
+        tally.early,
         if good { "" } else { "  <-- NOT as expected" }
     );
     good

@@ -30,6 +30,7 @@ pub fn limits() -> Vec<LimitFact> {
     all.extend(mappings());
     all.push(descriptors());
     all.push(memory());
+    all.push(default_budget());
     all.extend(crate::budget::kernel_memory::ALL.iter().map(kernel_memory));
     all
 }
@@ -122,6 +123,17 @@ fn memory() -> LimitFact {
         source,
         remedy: "pinned pages cannot be reclaimed: keep max_bytes well below it, or raise it (memory.max, \
                  --memory)",
+    }
+}
+
+fn default_budget() -> LimitFact {
+    LimitFact {
+        name: "default max_bytes",
+        value: crate::budget::default_max_bytes(u64::MAX),
+        unit: "bytes",
+        binds: false,
+        source: "7/8 of RLIMIT_MEMLOCK, 1/2 of the cgroup's limit, 1/2 of memory: the least",
+        remedy: "what a cache registers at most unless max_bytes says otherwise; refusals lower it for a while",
     }
 }
 
