@@ -386,10 +386,21 @@ const MPI: &[&str] = &[
     "pindown-preload:mpi_changes",
 ];
 
+/// The ends of threads and processes, under two kernels that userfaultfd can watch.
+const PROCESSES: &[Row] = &[
+    row("threads", "threads", &["pindown:threads"]),
+    row("exits", "exits", &["pindown:exits"]),
+    row("forks", "forks", &["pindown:forks"]),
+    row("kills", "kills", &["pindown:kills"]),
+    row("malloc-storm", "malloc_storm", &["pindown:malloc_storm"]),
+];
+
 /// The guests: one in every run, the others with `--full`.
 pub(crate) fn guests() -> Vec<GuestStep> {
     let base = |kernel, full| step(kernel, Guest::Base, full, 480, BASE);
     let ebpf = |kernel| GuestStep { label: "ebpf", ..step(kernel, Guest::Base, true, 7200, EBPF) };
+    let processes =
+        |kernel| GuestStep { label: "processes", ..step(kernel, Guest::Base, true, 1800, PROCESSES) };
     let matrix = |kernel| GuestStep { label: "matrix", ..step(kernel, Guest::Base, true, 5400, MATRIX) };
     vec![
         base(Kernel::Backports, false),
@@ -400,6 +411,8 @@ pub(crate) fn guests() -> Vec<GuestStep> {
         matrix(Kernel::Oldstable),
         ebpf(Kernel::Backports),
         ebpf(Kernel::Stable),
+        processes(Kernel::Backports),
+        processes(Kernel::Stable),
         GuestStep { label: "verbs-crates", ..step(Kernel::Backports, Guest::Base, true, 120, VERBS_CRATES) },
         step(Kernel::Backports, Guest::TwoHosts, true, 1800, TWO_HOSTS),
         GuestStep { label: "prefetch", ..step(Kernel::Backports, Guest::Base, true, 900, COLD) },
