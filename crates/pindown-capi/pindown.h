@@ -996,8 +996,8 @@ pindown_status pindown_notifier_lost(const pindown_notifier *notifier);
 pindown_status pindown_provider_free(pindown_provider *provider);
 
 /**
- * A provider of your own. `ops` is copied; `context` is passed to each of its functions until `release` is called.
- * On failure `release` is not called.
+ * A provider of your own. `ops` is copied; `context` is passed to each of its functions until `release` is called, which
+ * may be after pindown_cache_free returned. On failure `release` is not called.
  */
 pindown_status pindown_provider_new(const struct pindown_provider_ops *ops,
                                     void *context,

@@ -1,5 +1,6 @@
 //! Development tasks: `cargo xtask vm` (the lab) and `cargo xtask test`.
 
+mod bench_peers;
 mod bpf;
 mod capi;
 mod cargo;
@@ -33,6 +34,8 @@ enum Task {
     Install(capi::InstallArgs),
     /// Run all tests; the last line counts them.
     Test(test::Args),
+    /// Compare the cache with UCX's on this machine (needs libucx-dev, which it installs).
+    BenchPeers(bench_peers::Args),
     /// Run the fuzz targets (needs cargo-fuzz).
     Fuzz(fuzz::Args),
 }
@@ -44,6 +47,7 @@ fn main() {
         Task::Header(args) => capi::header(args),
         Task::Install(args) => capi::install(args),
         Task::Test(args) => test::run(args),
+        Task::BenchPeers(args) => bench_peers::run(args),
         Task::Fuzz(args) => fuzz::run(args),
     };
     match status {

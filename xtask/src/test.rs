@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that shows the project works, with one line at the end that counts.
 
 mod guest;
+mod hard;
 mod host;
 mod report;
 mod steps;

@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// Wait for gdb before the first instruction.
     #[arg(long)]
     gdb: bool,
+    /// What the guest measures in nanoseconds are instructions: its clocks advance by them. One processor.
+    #[arg(long)]
+    count: bool,
     /// One more word for the kernel's command line (again and again).
     #[arg(long, value_name = "WORD")]
     append: Vec<String>,
@@ -96,10 +99,11 @@ fn boot(args: &Args) -> Boot {
     let seconds = if interactive { 24 * 3600 } else { args.timeout };
     Boot {
         memory_mib: args.memory.unwrap_or_else(|| args.guest.memory_mib()),
-        cpus: args.cpus,
+        cpus: if args.count { 1 } else { args.cpus },
         timeout: Duration::from_secs(seconds),
         append: args.append.clone(),
         gdb,
+        count: args.count,
     }
 }
 

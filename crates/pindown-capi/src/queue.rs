@@ -11,7 +11,7 @@ use pindown::queue::{Announce, Queue, QueueBuilder, Ticket};
 use crate::boundary::{enter, enter_or, enter_unit, place};
 use crate::cache::{pindown_cache, tell};
 use crate::completion::pindown_completion;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::handle::{free, get, give_new, handle};
 use crate::provider::Any;
 use crate::status::pindown_status::{self, *};
@@ -188,16 +188,4 @@ pub extern "C" fn pindown_queue_drive(
 #[unsafe(no_mangle)]
 pub extern "C" fn pindown_queue_fd(queue: Option<&pindown_queue>) -> i32 {
     enter_or(-1, || Ok(get(queue)?.as_fd().as_raw_fd()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_null_place_is_refused_before_anything_is_polled() {
-        assert_eq!(pindown_queue_poll(None, None), PINDOWN_E_INVALID);
-        let failure: Box<Failure> = Failure::null("x");
-        assert_eq!(failure.status, PINDOWN_E_INVALID);
-    }
 }

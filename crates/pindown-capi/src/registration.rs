@@ -82,7 +82,7 @@ fn not_held() -> Box<Failure> {
 }
 
 /// The structure that `registration` leads to.
-fn opened<'a>(registration: Option<&'a pindown_registration>) -> Result<&'a Hold> {
+fn opened(registration: Option<&pindown_registration>) -> Result<&Hold> {
     registration.ok_or_else(|| Failure::null("registration"))?.hold()
 }
 

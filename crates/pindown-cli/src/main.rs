@@ -1,5 +1,6 @@
 //! The `pindown` command.
 
+mod bench;
 mod coherence;
 mod doctor;
 mod engine;
@@ -34,6 +35,7 @@ enum Verb {
     Perf(perf::Args),
     Coherence(coherence::Args),
     Doctor(doctor::Args),
+    Bench(bench::Args),
     Soak(soak::Args),
     #[cfg(feature = "ebpf")]
     Helper(helper::Args),
@@ -42,6 +44,8 @@ enum Verb {
     Advise(tuning::AdviseArgs),
     Top(top::Args),
     Metrics(top::MetricsArgs),
+    #[command(name = "__subject", hide = true)]
+    Subject(bench::SubjectArgs),
     #[command(name = "__cell", hide = true)]
     Cell(coherence::CellArgs),
     #[command(name = "__man", hide = true)]
@@ -56,6 +60,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "ebpf")]
         Verb::Helper(args) => exit::code(helper::run(&args)),
         Verb::Soak(args) => exit::code(soak::run(&args)),
+        Verb::Bench(args) => exit::code(bench::run(&args)),
+        Verb::Subject(args) => exit::code(bench::run_subject(&args)),
         Verb::Doctor(args) => exit::code(doctor::run(&args)),
         Verb::Trace(args) => exit::code(tuning::trace(&args)),
         Verb::Replay(args) => exit::code(tuning::replay(&args)),

@@ -13,6 +13,12 @@ use std::time::Duration;
 use pindown::monitor::ebpf::{EbpfMonitor, EbpfOptions, Loader};
 use pindown::{Access, Monitor, Notifier, PageRange, Subscription};
 
+/// The program just built; in a guest, the one that was carried there.
+fn pindown() -> PathBuf {
+    let built = PathBuf::from(env!("CARGO_BIN_EXE_pindown"));
+    if built.exists() { built } else { "pindown".into() }
+}
+
 /// A directory that any user may enter.
 fn open_dir(name: &str) -> PathBuf {
     let dir = std::env::temp_dir().join(format!("pindown-{}-{name}", std::process::id()));
@@ -32,7 +38,7 @@ impl Helper {
     }
 
     fn start_at(socket: &Path, args: &[&str]) -> Option<Self> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pindown"));
+        let mut command = Command::new(pindown());
         command.arg("helper").arg("--socket").arg(socket).args(args).stdout(Stdio::piped());
         Self::serving(command, socket)
     }
@@ -198,7 +204,7 @@ fn a_socket_of_systemd_is_served() {
     let listener = listening(&socket);
     let mut command = Command::new("sh");
     command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" helper --socket /nowhere/at/all"]);
-    command.arg(env!("CARGO_BIN_EXE_pindown")).stdout(Stdio::piped());
+    command.arg(pindown()).stdout(Stdio::piped());
     // SAFETY: dup2 is async-signal-safe, and the listener lives until the child was started.
     unsafe {
         let fd = listener.as_raw_fd();

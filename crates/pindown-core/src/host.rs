@@ -34,7 +34,8 @@ pub struct Reservation {
 pub trait Host: Send + Sync + Debug + 'static {
     /// Reserves address space (`mmap` with `MAP_NORESERVE`). `None`: the caller falls back to the heap.
     fn reserve(&self, bytes: usize) -> Option<Reservation>;
-    /// The same, which a forked child finds as it was. The default refuses.
+    /// The same, which a forked child finds as it was, for what fills from the start: large ones are in
+    /// huge pages, where there are some. The default refuses.
     fn reserve_kept(&self, bytes: usize) -> Option<Reservation> {
         let _ = bytes;
         None

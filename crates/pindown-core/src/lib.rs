@@ -3,6 +3,7 @@
 mod access;
 mod cache;
 mod error;
+mod events;
 pub mod eviction;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

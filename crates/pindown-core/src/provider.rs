@@ -24,6 +24,11 @@ pub struct ProviderCaps {
     pub max_segments: usize,
     /// On how many threads at a time it is worth registering: as many as the provider makes progress on.
     pub register_threads: usize,
+    /// Kernel and device memory that a registration takes for each page, in bytes, about (arrays of
+    /// pages, translation tables); 0: not known.
+    pub kernel_bytes_per_page: u64,
+    /// The same for each registration, whatever its length.
+    pub kernel_bytes_per_region: u64,
 }
 
 impl Default for ProviderCaps {
@@ -36,6 +41,8 @@ impl Default for ProviderCaps {
             coherent: false,
             max_segments: usize::MAX,
             register_threads: 4,
+            kernel_bytes_per_page: 0,
+            kernel_bytes_per_region: 0,
         }
     }
 }

@@ -49,6 +49,12 @@ counters! {
     raced,
     /// Regions dropped to make room.
     evictions,
+    /// Regions dropped because they were idle or old.
+    expired,
+    /// Requests left to the caller's copy path, since their memory was not asked for often enough.
+    copied,
+    /// Times the system refused a registration for want of room, so that the budget was lowered.
+    budget_lowered,
     /// Regions dropped because another covers what was asked of them.
     superseded,
     /// Regions made stale by a change.
@@ -79,6 +85,13 @@ counters! {
     bytes_registered_peak,
     /// Most regions registered at a time.
     regions_registered_peak,
+    /// Most bytes that may be registered at a time now: the bound, or what the system last let pass.
+    budget_bytes,
+    /// Most regions that may be registered at a time now.
+    budget_regions,
+    /// Kernel and device memory that the registrations take beside the pinned pages, estimated from
+    /// the provider's [`kernel_bytes_per_page`](crate::ProviderCaps::kernel_bytes_per_page); 0: not known.
+    kernel_bytes_estimate,
 }
 
 /// One counter or gauge.
@@ -89,9 +102,6 @@ impl Counter {
     pub(crate) fn add(&self, n: u64) -> u64 {
         self.0.fetch_add(n, Ordering::Relaxed) + n
     }
-    pub(crate) fn sub(&self, n: u64) {
-        self.0.fetch_sub(n, Ordering::Relaxed);
-    }
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -99,7 +109,17 @@ impl Counter {
         self.0.store(n, Ordering::Relaxed);
     }
     pub(crate) fn raise_to(&self, n: u64) {
-        self.0.fetch_max(n, Ordering::Relaxed);
+        if self.get() < n {
+            self.0.fetch_max(n, Ordering::Relaxed);
+        }
+    }
+    /// For counters that only change under the cache's lock: without a locked instruction.
+    pub(crate) fn add_locked(&self, n: u64) {
+        self.set(self.get().wrapping_add(n));
+    }
+    /// The same.
+    pub(crate) fn sub_locked(&self, n: u64) {
+        self.set(self.get().wrapping_sub(n));
     }
 }
 

@@ -42,7 +42,7 @@ pub fn advise_on(workload: &Workload, curves: Curves) -> Advice {
     let runs: Vec<_> = curves.of(&policy).collect();
     let chosen = knee(&runs);
     let run = runs[chosen];
-    let max_regions = run.max_regions.min(regions_for(workload, run.max_bytes) * 5 / 4);
+    let max_regions = run.max_regions.min((run.registered_regions_peak * 5 / 4).max(16));
     Advice {
         reasons: reasons(workload, &curves, &policy, chosen),
         snippet: snippet(&policy, run.max_bytes, max_regions),
@@ -74,11 +74,6 @@ fn knee(runs: &[&Run]) -> usize {
     let (worst, best) = (runs[0].cost_ns, runs[runs.len() - 1].cost_ns);
     let target = best as f64 + worst.saturating_sub(best) as f64 * ENOUGH + best as f64 * ENOUGH;
     runs.iter().position(|r| r.cost_ns as f64 <= target).unwrap_or(runs.len() - 1)
-}
-
-fn regions_for(workload: &Workload, max_bytes: u64) -> u64 {
-    let mean = (workload.footprint_bytes() / workload.footprint_regions().max(1)).max(4096);
-    (max_bytes / mean).max(1)
 }
 
 fn reasons(workload: &Workload, curves: &Curves, policy: &str, chosen: usize) -> Vec<String> {
@@ -118,14 +113,11 @@ fn budget_reason(workload: &Workload, runs: &[&Run], chosen: usize) -> String {
     if let Some(less) = chosen.checked_sub(1).map(|at| runs[at]) {
         _ = write!(text, " With {} it would spend {}", bytes(less.max_bytes), time(less.cost_ns));
         match runs.get(chosen + 1) {
-            Some(more) => {
-                _ = write!(
-                    text,
-                    "; {} would save only {} more.",
-                    bytes(more.max_bytes),
-                    time(run.cost_ns.saturating_sub(more.cost_ns))
-                )
+            Some(more) if more.cost_ns < run.cost_ns => {
+                let saved = time(run.cost_ns - more.cost_ns);
+                _ = write!(text, "; {} would save only {saved} more.", bytes(more.max_bytes));
             }
+            Some(more) => _ = write!(text, "; {} would save nothing more.", bytes(more.max_bytes)),
             None => text.push('.'),
         }
     }
@@ -155,7 +147,7 @@ fn reuse_reason(workload: &Workload) -> Option<String> {
     (once * 2 > uses.len()).then(|| {
         format!(
             "{once} of {} buffers are used once only. If a copy through a registered buffer is cheaper for \
-             them than a registration, register from the second use on.",
+             them than a registration, register from the second use on (Cache::acquire_reused).",
             uses.len()
         )
     })

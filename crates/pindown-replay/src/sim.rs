@@ -46,6 +46,8 @@ pub struct Run {
     pub invalidated: u64,
     /// Most bytes registered at a time.
     pub registered_bytes_peak: u64,
+    /// Most registrations at a time.
+    pub registered_regions_peak: u64,
     /// What the registrations cost, in nanoseconds.
     pub cost_ns: u64,
 }
@@ -210,12 +212,14 @@ impl<'a> Sim<'a> {
         self.live_regions += 1;
         let peak = &mut self.table.run.registered_bytes_peak;
         *peak = (*peak).max(self.live_pages << pindown_core::PAGE_SHIFT);
+        let peak = &mut self.table.run.registered_regions_peak;
+        *peak = (*peak).max(self.live_regions);
         let id = self.id(object);
         self.policy.inserted(Inserted { region: object, pages, cost_ns, id }, self.table.now);
     }
 
     fn remove(&mut self, object: u32, why: Removal) {
-        self.policy.removed(object, self.table.word(object), why);
+        self.policy.removed(object, self.id(object), self.table.word(object), why);
         self.table.states[object as usize].resident = false;
         self.live_pages -= pages(&self.table.workload.objects[object as usize]);
         self.live_regions -= 1;

@@ -3,7 +3,8 @@
 //! - `overlap`: 64 submissions to a device that takes 1 ms each, against the same in turn; and how long
 //!   another thread's hits take meanwhile.
 //! - `large`: 4 GiB of populated memory on io_uring in parallel pieces, against the same pieces in turn on
-//!   one ring. Median of nine, taken alternately. Bytes by PINDOWN_BENCH_BYTES.
+//!   one ring. Median of nine, taken alternately. Bytes by PINDOWN_BENCH_BYTES;
+//!   half of what is free where that is less.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -153,9 +154,11 @@ mod large {
     }
 
     pub(super) fn run() {
-        let bytes = std::env::var("PINDOWN_BENCH_BYTES").ok().and_then(|b| b.parse().ok());
+        let asked = std::env::var("PINDOWN_BENCH_BYTES").ok().and_then(|b| b.parse().ok());
+        let bytes =
+            asked.unwrap_or_else(|| available_bytes().map_or(4 << 30, |most| (most / 2).min(4 << 30)));
         for small_pages in [true, false] {
-            let memory = Memory::new(bytes.unwrap_or(4 << 30), small_pages);
+            let memory = Memory::new(bytes & !(PIECE - 1), small_pages);
             let (mut turn, mut parallel) = (Vec::new(), Vec::new());
             for _ in 0..9 {
                 turn.push(in_turn(&memory));
@@ -169,6 +172,13 @@ mod large {
                 "large: {mib} MiB of {pages} pages: in turn {turn:?}, pieces {parallel:?}: {gain:.2}x (bar 1.6)"
             );
         }
+    }
+
+    /// What the kernel thinks can be had (`MemAvailable`, proc_meminfo(5)).
+    fn available_bytes() -> Option<usize> {
+        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+        let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+        line.split_whitespace().next()?.parse::<usize>().ok().map(|kib| kib << 10)
     }
 
     fn in_turn(memory: &Memory) -> Duration {

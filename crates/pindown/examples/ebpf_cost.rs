@@ -1,5 +1,8 @@
-//! What the eBPF monitor costs here, interleaved in one run; medians, each with its spread (the 10th
-//! and 90th percentile of the rounds).
+//! What the eBPF monitor costs here, interleaved in one run: medians of the rounds, each with its spread
+//! (the 10th and 90th percentile), and the median of what each round says about the round's own base.
+//!
+//! In the lab, `cargo xtask vm --count --file .../ebpf_cost -- ./ebpf_cost` counts instructions instead; a
+//! few rounds (`PINDOWN_COST_ROUNDS`) are enough there.
 //!
 //! `cargo run --release --features ebpf --example ebpf_cost` (root)
 
@@ -10,9 +13,9 @@ use std::time::Instant;
 use pindown::monitor::ebpf::{EbpfMonitor, EbpfOptions};
 use pindown::{Access, Monitor, Notifier, PageRange};
 
-const ROUNDS: usize = 31;
-const CYCLES: u32 = 2000;
-const CHECKS: u32 = 20_000_000;
+const ROUNDS: usize = 41;
+const CYCLES: u32 = 3000;
+const CHECKS: u32 = 5_000_000;
 
 /// mmap, touch, munmap of one page: nanoseconds each.
 fn cycle_ns(watch: Option<&EbpfMonitor>) -> f64 {
@@ -50,13 +53,23 @@ fn check_ns(word: &AtomicU64) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(CHECKS)
 }
 
-fn show(name: &str, mut ns: Vec<f64>, base: Option<f64>) -> f64 {
-    ns.sort_by(f64::total_cmp);
-    let at = |q: usize| ns[ns.len() * q / 100];
-    let median = at(50);
-    let over = base.map_or(String::new(), |b| format!("  {:+.1} %", (median / b - 1.0) * 100.0));
-    println!("{name:34} {median:9.2} ns  [{:.2} .. {:.2}]{over}", at(10), at(90));
-    median
+fn at(sorted: &[f64], percent: usize) -> f64 {
+    sorted[sorted.len() * percent / 100]
+}
+
+fn sorted(mut all: Vec<f64>) -> Vec<f64> {
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+fn show(name: &str, ns: &[f64], base: Option<&[f64]>) {
+    let all = sorted(ns.to_vec());
+    print!("{name:34} {:9.2} ns  [{:.2} .. {:.2}]", at(&all, 50), at(&all, 10), at(&all, 90));
+    if let Some(base) = base {
+        let over = sorted(ns.iter().zip(base).map(|(on, off)| (on / off - 1.0) * 100.0).collect());
+        print!("  {:+.1} %  [{:+.1} .. {:+.1}]", at(&over, 50), at(&over, 25), at(&over, 75));
+    }
+    println!();
 }
 
 /// A range so wide that every unmap of this process passes the filter.
@@ -65,59 +78,68 @@ fn watch_everything(monitor: &EbpfMonitor) {
     let _ = monitor.subscribe(low, Access::READ_WRITE);
 }
 
+/// A child, which nobody watches, measures when it is asked to.
+struct Unrelated {
+    ask: libc::c_int,
+    answer: libc::c_int,
+}
+
+impl Unrelated {
+    fn start() -> Self {
+        let (mut ask, mut answer) = ([0; 2], [0; 2]);
+        // SAFETY: live integers; the child is single-threaded, as is this process so far, and ends
+        // without unwinding when nobody asks any more.
+        unsafe {
+            assert_eq!((libc::pipe(ask.as_mut_ptr()), libc::pipe(answer.as_mut_ptr())), (0, 0));
+            if libc::fork() == 0 {
+                libc::close(ask[1]);
+                let mut byte = 0u8;
+                while libc::read(ask[0], (&raw mut byte).cast(), 1) == 1 {
+                    let bits = cycle_ns(None).to_bits();
+                    libc::write(answer[1], (&raw const bits).cast(), 8);
+                }
+                libc::_exit(0);
+            }
+        }
+        Self { ask: ask[1], answer: answer[0] }
+    }
+
+    fn measure(&self) -> f64 {
+        let mut bits = 0u64;
+        // SAFETY: one byte out of, and eight bytes into, live memory.
+        unsafe {
+            libc::write(self.ask, [0u8].as_ptr().cast(), 1);
+            assert_eq!(libc::read(self.answer, (&raw mut bits).cast(), 8), 8);
+        }
+        f64::from_bits(bits)
+    }
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let rounds = std::env::var("PINDOWN_COST_ROUNDS").ok().and_then(|s| s.parse().ok()).unwrap_or(ROUNDS);
     let options = EbpfOptions::default();
-    let [mut off, mut own, mut filtered] = [const { Vec::new() }; 3];
-    for _ in 0..ROUNDS {
+    let child = Unrelated::start();
+    let [mut off, mut own, mut filtered, mut alone, mut unrelated, mut loads, mut checks] =
+        [const { Vec::new() }; 7];
+    let bare = AtomicU64::new(1);
+    for _ in 0..rounds {
+        alone.push(child.measure());
         off.push(cycle_ns(None));
         let monitor = EbpfMonitor::open(&options)?;
         filtered.push(cycle_ns(Some(&monitor)));
         watch_everything(&monitor);
         own.push(cycle_ns(Some(&monitor)));
-    }
-    let monitor = EbpfMonitor::open(&options)?;
-    println!("variant {}", monitor.variant().name());
-    let (mut loads, mut checks, mut unrelated, mut without) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let word = monitor.generation().expect("it has one");
-    let bare = AtomicU64::new(1);
-    for _ in 0..ROUNDS {
+        unrelated.push(child.measure());
         loads.push(load_ns(&bare));
-        checks.push(check_ns(word));
+        checks.push(check_ns(monitor.generation().expect("it has one")));
     }
-    drop(monitor);
-    for _ in 0..ROUNDS / 2 {
-        without.push(in_child(|| cycle_ns(None)));
-        let monitor = EbpfMonitor::open(&options)?;
-        watch_everything(&monitor);
-        unrelated.push(in_child(|| cycle_ns(None)));
-    }
-    show("bare acquire load", loads, None);
-    show("check: load and compare", checks, None);
-    let base = show("mmap+touch+munmap, off", off, None);
-    show("  watched, filtered out", filtered, Some(base));
-    show("  watched, reported", own, Some(base));
-    let base = show("mmap+touch+munmap, child, off", without, None);
-    show("  unrelated process, on", unrelated, Some(base));
+    println!("variant {}, {rounds} rounds", EbpfMonitor::open(&options)?.variant().name());
+    show("bare acquire load", &loads, None);
+    show("check: load and compare", &checks, Some(&loads));
+    show("mmap+touch+munmap, off", &off, None);
+    show("  watched, filtered out", &filtered, Some(&off));
+    show("  watched, reported", &own, Some(&off));
+    show("mmap+touch+munmap, unrelated, off", &alone, None);
+    show("  unrelated process, on", &unrelated, Some(&alone));
     Ok(())
-}
-
-/// Measures in a forked child, which is not watched.
-fn in_child(measure: impl Fn() -> f64) -> f64 {
-    let mut pipe = [0; 2];
-    // SAFETY: two live integers; the child measures, writes eight bytes and ends without unwinding.
-    unsafe {
-        assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
-        if libc::fork() == 0 {
-            let bits = measure().to_bits();
-            libc::write(pipe[1], (&raw const bits).cast(), 8);
-            libc::_exit(0);
-        }
-        let mut bits = 0u64;
-        libc::read(pipe[0], (&raw mut bits).cast(), 8);
-        libc::close(pipe[0]);
-        libc::close(pipe[1]);
-        libc::wait(std::ptr::null_mut());
-        f64::from_bits(bits)
-    }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, types};
 use pindown::provider::io_uring::UringProvider;
 use pindown::{Access, Builder, Cache};
 
@@ -22,8 +22,8 @@ fn write_fixed(
 ) -> Result<(), Error> {
     // SAFETY: the device only reads `data`, which is borrowed until the request is done.
     let registration = unsafe { cache.acquire(data.as_ptr(), data.len(), Access::READ) }?;
-    let (fd, slot) = (types::Fd(file.as_raw_fd()), registration.key().buf_index());
-    let write = opcode::WriteFixed::new(fd, data.as_ptr(), data.len() as u32, slot).build();
+    let fd = types::Fd(file.as_raw_fd());
+    let write = registration.key().write_fixed(fd, data.as_ptr(), data.len())?.build();
     // SAFETY: `data` and `file` outlive the request, which is waited for below.
     unsafe { ring.submission().push(&write) }?;
     ring.submit_and_wait(1)?;

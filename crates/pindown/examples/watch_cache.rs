@@ -47,7 +47,7 @@ fn pin(_: PageRange, number: u64) -> Key {
     Key(number)
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let watch = Watch::open()?;
     println!("monitor: {}", watch.monitor().name());
     let mut cache = Cache { seen: watch.generation(), watch, keys: HashMap::new(), registrations: 0 };

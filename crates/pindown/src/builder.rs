@@ -109,6 +109,21 @@ impl<P: Provider> Builder<P> {
         self
     }
 
+    /// Registrations are given up when they are this old, however much they are used, unless they are
+    /// held; within a quarter of it more, at most a second. Bounds for how long a device can reach
+    /// memory of which no event told that it is gone. Default: no bound.
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.config.max_age = Some(age);
+        self
+    }
+
+    /// At which request for a range [`Cache::acquire_reused`](pindown_core::Cache::acquire_reused)
+    /// registers it; before that the caller copies. Default: the second.
+    pub fn register_after(mut self, uses: u32) -> Self {
+        self.config.register_after = uses;
+        self
+    }
+
     /// Whether the worker looks, for at most half a percent of a core, for registrations whose memory
     /// is not mapped any more. Default: where nothing reports it (the manual monitor, on-demand paging).
     pub fn sweep(mut self, sweep: bool) -> Self {
@@ -165,6 +180,7 @@ impl<P: Provider> Builder<P> {
         let told = matches!(monitor.delivery(), Delivery::WhenTold);
         let upkeep = Settings {
             idle: self.idle,
+            max_age: config.max_age,
             sweep: self.sweep.unwrap_or(caps.coherent || told),
             pressure: self.pressure,
             export: self.export,

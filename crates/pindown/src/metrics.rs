@@ -29,7 +29,7 @@ macro_rules! metrics {
     };
 }
 
-const METRICS: [Metric; 25] = metrics![
+const METRICS: [Metric; 31] = metrics![
     Counter gets: "Requests",
     Counter hits: "Requests served by an existing registration",
     Counter misses: "Requests that found no registration",
@@ -40,6 +40,9 @@ const METRICS: [Metric; 25] = metrics![
     Counter deregister_failures: "Deregistrations that failed and are retried",
     Counter raced: "Registrations given up because their range changed meanwhile",
     Counter evictions: "Registrations dropped to make room",
+    Counter expired: "Registrations dropped because they were idle or old",
+    Counter copied: "Requests left to the copy path of the caller",
+    Counter budget_lowered: "Times that a refusal of the system lowered the budget",
     Counter superseded: "Registrations dropped because another covers them",
     Counter invalidated: "Registrations made stale by a change",
     Counter invalidated_held: "Registrations made stale while held",
@@ -55,6 +58,9 @@ const METRICS: [Metric; 25] = metrics![
     Gauge regions_pending: "Registrations whose deregistration is queued",
     Gauge bytes_registered_peak: "Most bytes registered at a time",
     Gauge regions_registered_peak: "Most registrations at a time",
+    Gauge budget_bytes: "Most bytes that may be registered at a time now",
+    Gauge budget_regions: "Most registrations that may exist at a time now",
+    Gauge kernel_bytes_estimate: "Kernel and device memory of the registrations beside their pages, estimated",
 ];
 
 /// Names and values, for the page that other processes read.

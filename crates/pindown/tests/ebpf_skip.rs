@@ -8,7 +8,7 @@
 //! `PINDOWN_SKIP_UNMAPS` says how many unmaps, `PINDOWN_SKIP_SECONDS` for how long at most,
 //! `PINDOWN_SKIP_ONLY` (all or zap) which of the two; with `PINDOWN_SKIP_MUST_MISS` the single program
 //! must miss some, as it does where preemption is on (`/sys/kernel/debug/sched/preempt`: lazy or full).
-#![cfg(feature = "ebpf")]
+#![cfg(all(feature = "ebpf", feature = "test-hooks"))]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -54,7 +54,7 @@ fn a_role() {
     let socket = PathBuf::from(std::env::var_os("PINDOWN_SKIP_SOCKET").unwrap());
     if role == "helper" {
         let hidden = std::env::var("PINDOWN_SKIP_HIDDEN").unwrap();
-        let server = Server::start_without(&socket, None, Limits::default(), Some(&hidden)).unwrap();
+        let server = Server::start_without(&socket, Limits::default(), &hidden).unwrap();
         server.serve().unwrap();
     }
     let monitor = client(&socket).expect("the helper serves the hog too");

@@ -1,5 +1,5 @@
 //! kill -9 at any moment leaves nothing: the next process of the same user has the whole limit again, a
-//! child survives its parent and a parent its child. `PINDOWN_KILLS` (30) says how many are killed.
+//! child survives its parent and a parent its child. 30 are killed, 300 with `PINDOWN_LONG`.
 #![cfg(all(feature = "io-uring", feature = "uffd"))]
 
 mod support;
@@ -31,7 +31,8 @@ fn whoever_is_killed_leaves_nothing() {
 
 fn supervise() {
     let files_before = of_pindown_in_shm();
-    let kills = std::env::var("PINDOWN_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(30);
+    let long = std::env::var_os("PINDOWN_LONG").is_some();
+    let kills = if long { 300 } else { 30 };
     let (mut seed, mut slowest) = (0x9e37_79b9_7f4a_7c15_u64, Duration::ZERO);
     for n in 0..kills {
         let mut victim = Victim::start();

@@ -93,7 +93,7 @@ fn come_and_go(thread: usize) {
     let mut left = Vec::new();
     while goes_on(thread) {
         let seed = STEPS[thread].load(Ordering::Relaxed);
-        let body = move || (0..8u8).map(|n| vec![n; Random(seed + u64::from(n)).size()]).collect::<Vec<_>>();
+        let body = move || (0..8u64).map(|n| vec![n as u8; Random(seed + n).size()]).collect::<Vec<_>>();
         left.push(std::thread::spawn(body).join().expect("it allocates"));
         if left.len() > 8 {
             left.clear();

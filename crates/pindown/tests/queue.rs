@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pindown::provider::sim::{Call, Fault, Sim, SimConfig};
 use pindown::queue::{
-    Announce, Completion, Done, Queue, QueueError, Submission, SubmitError, Submitted, Ticket,
+    Announce, Completion, Done, Queue, QueueError, Request, Submission, SubmitError, Submitted, Ticket,
 };
 use pindown::{Access, Builder, Cache, MonitorChoice, PAGE_SIZE, PageRange};
 
@@ -81,6 +81,26 @@ fn depth_bounds_what_is_pending_or_not_polled() {
     assert!(matches!(submit(&queue, 9), Err(SubmitError::Full { depth: 4 })));
     next(&queue);
     assert!(submit(&queue, 9).is_ok());
+}
+
+#[test]
+fn a_batch_stops_at_the_first_without_a_place() {
+    let cache = cache(&slow_sim(1));
+    let queue = Queue::<Sim>::builder().depth(3).build(&cache).unwrap();
+    submit(&queue, 2).unwrap();
+    drop(next(&queue));
+    let request =
+        |page| Request { addr: at(page), len: PAGE_SIZE, access: Access::READ, user_data: page as u64 };
+    let requests: Vec<_> = (0..9).map(request).collect();
+    // SAFETY: as in `submit`.
+    let submitted = unsafe { queue.submit_many(&requests) };
+    // The third is a hit and takes no place; the fifth finds none.
+    let hits: Vec<_> = submitted.iter().map(|s| matches!(s, Submission::Hit(_))).collect();
+    assert_eq!(hits, [false, false, true, false]);
+    let mut done: Vec<_> = (0..3).map(|_| next(&queue).user_data).collect();
+    done.sort_unstable();
+    assert_eq!(done, [0, 1, 3]);
+    assert_eq!(queue.outstanding(), 0);
 }
 
 #[test]

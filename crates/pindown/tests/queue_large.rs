@@ -1,5 +1,7 @@
 //! Large submissions and watches over the simulated provider.
 
+mod support;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -223,4 +225,34 @@ fn a_queue_dropped_on_its_own_thread_does_not_wait_for_itself() {
     drop(queue);
     go.send(()).unwrap();
     told.recv_timeout(Duration::from_secs(20)).expect("it waits for itself");
+}
+
+/// Through helper rings, where the kernel has them; each piece moves the bytes that the CPU sees.
+#[cfg(feature = "io-uring")]
+#[test]
+fn pieces_on_a_ring_move_the_right_bytes() {
+    use pindown::provider::io_uring::{Mover, UringProvider};
+    const LEN: usize = (128 << 20) + 5 * PAGE_SIZE;
+    if !support::is_memlock_at_least(2 * LEN as u64) {
+        return println!("skipped: RLIMIT_MEMLOCK is too low for {LEN} bytes (ulimit -l)");
+    }
+    let map = support::Map::filled(LEN / PAGE_SIZE, b'x');
+    let Ok(mut mover) = Mover::new(1, 1 << 20) else { return println!("skipped: no io_uring here") };
+    let provider = UringProvider::new(mover.ring()).unwrap();
+    let cache = Builder::new(provider).monitor(MonitorChoice::Manual).max_bytes(u64::MAX).build().unwrap();
+    let queue = Queue::new(&cache).unwrap();
+    // SAFETY: the device only reads, and nothing writes meanwhile.
+    unsafe { queue.submit_large(map.ptr(), LEN, Access::READ, 1, |_| {}) }.unwrap();
+    let completion = queue.wait(Duration::from_secs(60)).unwrap();
+    let Ok(Done::Segments(segments)) = completion.result else { panic!("{completion:?}") };
+    assert_eq!((segments.count(), segments.len_bytes()), (3, LEN));
+    for segment in &segments {
+        // Either end of each, with its own bytes.
+        for at in [segment.addr(), segment.addr().wrapping_add(segment.len_bytes() - PAGE_SIZE)] {
+            let bytes: Vec<u8> = (0..PAGE_SIZE).map(|i| (i ^ (at.addr() >> 12)) as u8).collect();
+            // SAFETY: the test's mapping, to which nothing refers.
+            unsafe { at.cast_mut().copy_from_nonoverlapping(bytes.as_ptr(), PAGE_SIZE) };
+            assert_eq!(mover.write_fixed(segment.key(), at, PAGE_SIZE).unwrap(), bytes);
+        }
+    }
 }

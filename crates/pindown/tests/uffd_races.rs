@@ -110,6 +110,7 @@ fn a_discarded_range_is_never_served_from_its_old_pages() {
 }
 
 /// What the grace period is for: the same race without it moves stale bytes.
+#[cfg(debug_assertions)] // release builds always have it
 #[test]
 fn without_the_grace_period_stale_bytes_are_moved() {
     in_own_process("without_the_grace_period_stale_bytes_are_moved", || {

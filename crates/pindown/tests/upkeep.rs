@@ -78,3 +78,54 @@ fn memory_that_is_gone_is_found_by_the_worker() {
     wait_until("the sweep came by", || cache.stats().bytes_registered == 0);
     assert_eq!(cache.stats().events[EventKind::Sweep as usize], 1);
 }
+
+#[test]
+fn what_is_old_goes_although_it_is_used() {
+    let builder = Builder::new(Sim::new()).monitor(MonitorChoice::Manual).widen(false);
+    let cache = builder.max_age(Duration::from_millis(200)).build().expect("builds");
+    let memory = vec![0u8; 1 << 14];
+    let begin = Instant::now();
+    wait_until("it was given up and made again", || {
+        drop(acquire(&cache, &memory));
+        cache.stats().registrations >= 3
+    });
+    assert!(begin.elapsed() >= Duration::from_millis(400), "twice its age at least");
+    wait_until("the last went", || cache.stats().bytes_registered == 0);
+    assert_eq!(cache.stats().expired, cache.stats().registrations);
+}
+
+/// Processor time of this process's worker threads, in nanoseconds (proc_pid_schedstat(5)).
+fn worker_ns() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("/proc").flatten();
+    let workers = tasks.filter(|t| {
+        std::fs::read_to_string(t.path().join("comm")).is_ok_and(|name| name.trim_end() == "pindown-worker")
+    });
+    let spent = |t: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(t.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    workers.filter_map(spent).sum()
+}
+
+/// Processor time, not duration, so a busy machine changes little.
+#[test]
+fn sweeping_a_hundred_thousand_takes_less_than_a_hundredth_of_a_core() {
+    const REGIONS: usize = 100_000;
+    let builder = Builder::new(Sim::new()).monitor(MonitorChoice::Manual).widen(false).export(false);
+    let cache = builder
+        .max_regions(200_000)
+        .max_bytes(u64::MAX)
+        .sweep(true)
+        .relieve_pressure(false)
+        .build()
+        .expect("builds");
+    let memory = vec![0u8; REGIONS * 8192]; // never touched: address space only
+    memory.chunks(8192).for_each(|part| drop(acquire(&cache, &part[..4096])));
+    assert_eq!(cache.stats().regions_live, REGIONS as u64, "{:?}", cache.stats());
+    let (begin, before) = (Instant::now(), worker_ns());
+    std::thread::sleep(Duration::from_secs(4));
+    let share = (worker_ns() - before) as f64 / begin.elapsed().as_nanos() as f64;
+    println!("{:.2} % of a core", share * 100.0);
+    assert!(share < 0.01, "{share}");
+    assert_eq!(cache.stats().events[EventKind::Sweep as usize], 0, "all of it is mapped");
+}

@@ -127,7 +127,7 @@ fn prefetch_works_or_names_what_is_missing() {
     let memory = Memory::new(LEN);
     let held = acquire(&cache, &memory);
     match cache.provider().prefetch(held.key(), held.range(), Access::READ_WRITE) {
-        Ok(()) => eprintln!("prefetch: works"),
+        Ok(()) => cache.provider().prefetch_resident(held.key(), held.range()).unwrap(),
         Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::Unsupported, "{e}"),
     }
 }
@@ -312,8 +312,16 @@ fn a_device_taken_away_is_an_error_and_the_books_balance() {
     eprintln!("unplugged: {:?}", child.try_wait());
     // SAFETY: the device only reads.
     let refused = unsafe { cache.acquire(other.addr, LEN, Access::READ_WRITE) };
-    eprintln!("acquire: {:?}", refused.as_ref().map(|r| r.range()));
-    eprintln!("transfer: {:?}", mover.write(held.key(), memory.addr, LEN).map(<[u8]>::len));
+    let moved = mover.write(held.key(), memory.addr, LEN).map(<[u8]>::len);
+    eprintln!("acquire: {:?}, transfer: {moved:?}", refused.as_ref().map(|r| r.range()));
+    assert!(moved.is_err(), "bytes went through a device that is not there");
+    match &refused {
+        Err(AcquireError::Register(why)) => {
+            assert!(matches!(**why, RegisterError::DeviceGone { .. }), "{why:?}")
+        }
+        // A driver that lets nobody go before the last user has closed it.
+        other => assert!(other.is_ok() && child.try_wait().unwrap().is_none(), "{other:?}"),
+    }
     drop((held, refused));
     cache.flush(PageRange::everything()).unwrap();
     let stats = cache.stats();

@@ -14,23 +14,27 @@ struct Case {
     cxx: bool,
     /// io_uring and userfaultfd do not work under valgrind; what needs neither does.
     valgrind: bool,
+    /// Nothing is left at exit, which the test waits for. Elsewhere the worker may still be there, and its cache's table,
+    /// which LeakSanitizer does not look into (a mapping; valgrind does).
+    ends: bool,
     args: &'static [&'static str],
 }
 
-const fn case(source: &'static str, cxx: bool, valgrind: bool, args: &'static [&'static str]) -> Case {
-    Case { source, cxx, valgrind, args }
+const fn case(source: &'static str, cxx: bool, valgrind: bool, ends: bool) -> Case {
+    Case { source, cxx, valgrind, ends, args: &[] }
 }
 
 const CASES: &[Case] = &[
-    case("tests/c/cache.c", true, true, &[]),
-    case("tests/c/queue.c", true, true, &[]),
-    case("tests/c/misuse.c", true, true, &[]),
-    case("tests/c/threads.c", true, true, &[]),
-    case("tests/c/fork.c", true, false, &[]),
-    case("tests/c/watch.c", true, false, &[]),
-    case("tests/c/unload.c", false, true, &["LIBRARY"]),
-    case("examples/io_uring_write.c", false, false, &[]),
-    case("../../docs/from-c.md", false, true, &[]),
+    case("tests/c/cache.c", true, true, true),
+    case("tests/c/queue.c", true, true, true),
+    case("tests/c/misuse.c", true, true, true),
+    case("tests/c/threads.c", true, true, true),
+    // A child leaves what it inherited.
+    case("tests/c/fork.c", true, false, false),
+    case("tests/c/watch.c", true, false, true),
+    Case { args: &["LIBRARY"], ..case("tests/c/unload.c", false, true, false) },
+    case("examples/io_uring_write.c", false, false, false),
+    case("../../docs/from-c.md", false, true, false),
 ];
 
 /// Builds and installs the library, then everything in the table.
@@ -58,7 +62,9 @@ fn run(case: &Case, compiler: &Compiler, stage: &Stage, tally: &mut Tally) {
     };
     let ourselves = |program: &Path| stage.run(program, case.args, false);
     each("c11", Language::C11, Build::Plain, &ourselves);
-    each("asan", Language::C11, Build::AddressSanitizer, &ourselves);
+    each("asan", Language::C11, Build::AddressSanitizer, &|program| {
+        stage.sanitized(program, case.args, case.ends)
+    });
     each("static", Language::C11, Build::Static, &ourselves);
     if case.cxx {
         each("c++17", Language::Cxx17, Build::Plain, &ourselves);

@@ -74,10 +74,10 @@ pub(crate) fn library(place: &Place, release: bool) -> Result<()> {
     let built = workspace::target().join(if release { "release" } else { "debug" });
     let version = env!("CARGO_PKG_VERSION");
     let file = format!("libpindown.so.{version}");
-    place.copy(&built.join("libpindown_c.so"), &format!("lib/{file}"), 0o755)?;
+    place.copy(&built.join("libpindown.so"), &format!("lib/{file}"), 0o755)?;
     place.link(&file, &format!("lib/{}", soname()))?;
     place.link(&soname(), "lib/libpindown.so")?;
-    place.copy(&built.join("libpindown_c.a"), "lib/libpindown.a", 0o644)?;
+    place.copy(&built.join("libpindown.a"), "lib/libpindown.a", 0o644)?;
     place.copy(&crate_dir().join("pindown.h"), "include/pindown.h", 0o644)?;
     place.copy(&crate_dir().join("man/pindown.3"), "share/man/man3/pindown.3", 0o644)?;
     let template = crate_dir().join("pindown.pc.in");

@@ -58,6 +58,13 @@ impl Stage {
         self.outcome(self.with_args(&mut c, args))
     }
 
+    /// With AddressSanitizer, and its LeakSanitizer if `leaks`.
+    pub(crate) fn sanitized(&self, program: &Path, args: &[&str], leaks: bool) -> Result<Outcome> {
+        let mut c = Command::new(program);
+        c.env("ASAN_OPTIONS", if leaks { "detect_leaks=1" } else { "detect_leaks=0" });
+        self.outcome(self.with_args(&mut c, args))
+    }
+
     pub(crate) fn valgrind(&self, program: &Path, args: &[&str]) -> Result<Outcome> {
         let Some(valgrind) = proc::find_program("valgrind") else {
             return Ok(Outcome::Skipped("valgrind is not installed".into()));
@@ -74,7 +81,7 @@ impl Stage {
 
     fn outcome(&self, c: &mut Command) -> Result<Outcome> {
         // The test's own directory first, and nothing of ours: no trace, no helper.
-        c.env("LD_LIBRARY_PATH", &self.dir).env("ASAN_OPTIONS", "detect_leaks=1").current_dir(&self.dir);
+        c.env("LD_LIBRARY_PATH", &self.dir).current_dir(&self.dir);
         let name = proc::describe(c);
         let out = c.stdin(Stdio::null()).output().map_err(|e| proc::spawn_error(&name, &e))?;
         let said = String::from_utf8_lossy(&out.stdout).trim().to_owned();

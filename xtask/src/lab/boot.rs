@@ -27,6 +27,8 @@ pub(crate) struct Boot {
     pub(crate) append: Vec<String>,
     /// A socket for a gdb stub; the guest waits for `continue`.
     pub(crate) gdb: Option<PathBuf>,
+    /// The guest's clocks advance a nanosecond an instruction. For one processor.
+    pub(crate) count: bool,
 }
 
 /// How a boot ended.
@@ -78,7 +80,11 @@ impl Boot {
     fn command(&self, lab: &Lab, job: &Job, dir: &Path) -> Command {
         let mut c = lab.tools.bound_qemu();
         c.current_dir(dir).args(["-nodefaults", "-no-user-config", "-no-reboot"]);
-        c.args(["-display", "none", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max"]);
+        let threads = if self.count { "tcg,thread=single" } else { "tcg,thread=multi" };
+        c.args(["-display", "none", "-M", "q35", "-accel", threads, "-cpu", "max"]);
+        if self.count {
+            c.args(["-icount", "shift=0,sleep=off"]);
+        }
         c.args(["-smp", &self.cpus.to_string(), "-m", &self.memory_mib.to_string()]);
         c.arg("-kernel").arg(lab.kernel_dir.join(VMLINUZ));
         c.args(["-initrd", INITRD, "-append", &self.kernel_line()]);

@@ -1,5 +1,6 @@
 //! Steps on this machine's own kernel.
 
+use super::hard;
 use super::report::Verdict;
 use super::steps::{Run, Step, User};
 use crate::error::{At, Result};
@@ -28,6 +29,10 @@ pub(crate) fn run(step: &Step, no_vm: bool) -> Verdict {
             Ok(_) => status(cargo::command(args)),
             Err(e) => Ok(Verdict::Skipped(format!("the lab cannot be prepared: {e}"))),
         },
+        Run::Fuzz(seconds) => hard::fuzz(*seconds),
+        Run::Sanitized(sanitizer, args) => hard::sanitized(*sanitizer, args),
+        Run::Storm(library, seconds) => hard::storm(*library, *seconds),
+        Run::ReleaseHooks => hard::release_hooks(),
         Run::TestsAsPlainUser(args) => tests_as_plain_user(args),
         Run::Pindown(user, args) => pindown(*user, args),
         Run::CLibrary => crate::capi::verdict(),
@@ -39,7 +44,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn status(mut command: Command) -> Result<Verdict> {
+pub(super) fn status(mut command: Command) -> Result<Verdict> {
     let name = proc::describe(&command);
     let status = command.status().map_err(|e| proc::spawn_error(&name, &e))?;
     Ok(match status.code() {

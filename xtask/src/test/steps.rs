@@ -32,10 +32,28 @@ pub(crate) enum Run {
     Boots(&'static [&'static str]),
     /// The test binaries that `cargo ARGS --no-run` builds, run by a plain user.
     TestsAsPlainUser(&'static [&'static str]),
+    /// `cargo xtask fuzz`, so many seconds a target.
+    Fuzz(u32),
+    /// The stress tests of `cargo ARGS`, built with a sanitizer.
+    Sanitized(Sanitizer, &'static [&'static str]),
+    /// malloc storms for so many seconds, with the allocator of this library preloaded if one is named.
+    Storm(Option<&'static str>, u32),
+    /// What is only for tests is not in the release binary.
+    ReleaseHooks,
     /// `pindown ARGS`; its exit status 3 ("this machine cannot") is a skip.
     Pindown(User, &'static [&'static str]),
     /// The C library, installed into a prefix, and its tests in C.
     CLibrary,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sanitizer {
+    Address,
+    Thread,
+}
+
+const fn full(name: &'static str, run: Run) -> Step {
+    Step { name, full: true, run }
 }
 
 const fn always(name: &'static str, run: Run) -> Step {
@@ -45,20 +63,42 @@ const fn always(name: &'static str, run: Run) -> Step {
 const HIT_INSTRUCTIONS: &[&str] =
     &["test", "-p", "pindown", "--test", "hit_instructions", "--", "--ignored", "--nocapture"];
 
+const STRESS: &[&str] = &["test", "-p", "pindown", "--no-default-features", "--test", "stress"];
+
 pub(crate) const STEPS: &[Step] = &[
     always("workspace", Run::Cargo(&["test", "--workspace", "--all-features"])),
     always("workspace-plain-user", Run::TestsAsPlainUser(&["test", "--workspace", "--all-features"])),
     always("loom", Run::Loom(&["test", "-p", "pindown-core", "--release", "--lib", "loom_models"])),
     always("shuttle", Run::Shuttle(&["test", "-p", "pindown", "--lib", "queue::model"])),
+    always("fuzz", Run::Fuzz(60)),
+    full("stress-asan", Run::Sanitized(Sanitizer::Address, STRESS)),
+    full("stress-tsan", Run::Sanitized(Sanitizer::Thread, STRESS)),
+    full("malloc-storm-glibc", Run::Storm(None, 60)),
+    full("malloc-storm-jemalloc", Run::Storm(Some("libjemalloc.so.2"), 60)),
+    full("malloc-storm-mimalloc", Run::Storm(Some("libmimalloc.so.2"), 60)),
+    full("release-hooks", Run::ReleaseHooks),
+    full("forks-1000", Run::Long(&["test", "-p", "pindown", "--test", "forks"])),
+    full("kills-300", Run::Long(&["test", "-p", "pindown", "--test", "kills"])),
     Step { name: "hit-instructions", full: true, run: Run::Cargo(HIT_INSTRUCTIONS) },
     Step { name: "queue-million", full: true, run: Run::Long(&["test", "-p", "pindown", "--test", "queue"]) },
     always("coherence-root", Run::Pindown(User::Root, &["coherence", "--monitor", "uffd"])),
     always("coherence-plain-user", Run::Pindown(User::Plain, &["coherence", "--monitor", "uffd"])),
-    // Each cell loads the programs anew: the whole matrix takes a quarter of an hour.
-    always(
-        "coherence-ebpf",
-        Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf", "--mapping", "anon-private"]),
-    ),
+    Step {
+        name: "budget-million",
+        full: true,
+        run: Run::Long(&["test", "--release", "-p", "pindown", "--test", "budget"]),
+    },
+    always("coherence-ebpf", Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf"])),
+    Step {
+        name: "coherence-ebpf-own-programs",
+        full: true,
+        run: Run::Pindown(User::Root, &["coherence", "--monitor", "ebpf", "--own-programs"]),
+    },
+    Step {
+        name: "ebpf-million",
+        full: true,
+        run: Run::Long(&["test", "-p", "pindown", "--features", "ebpf", "--lib", "monitor::ebpf"]),
+    },
     Step { name: "coherence-all-monitors", full: true, run: Run::Pindown(User::Root, &["coherence"]) },
     always("soak-root", Run::Pindown(User::Root, &["soak", "--seconds", "10"])),
     always("soak-plain-user", Run::Pindown(User::Plain, &["soak", "--seconds", "10"])),
@@ -118,8 +158,14 @@ const BASE: &[Row] = &[
     ),
     row(
         "queue",
-        "queue && queue_prefetch && queue_fork && everything",
-        &["pindown:queue", "pindown:queue_prefetch", "pindown:queue_fork", "pindown:everything"],
+        "queue && queue_large && queue_prefetch && queue_fork && everything",
+        &[
+            "pindown:queue",
+            "pindown:queue_large",
+            "pindown:queue_prefetch",
+            "pindown:queue_fork",
+            "pindown:everything",
+        ],
     ),
     // And nothing is left in the kernel after exit.
     row(
@@ -129,7 +175,7 @@ const BASE: &[Row] = &[
     ),
     row("verbs-exposure", "verbs_exposure", &["pindown:verbs_exposure"]),
     row("verbs-queue", "verbs_queue", &["pindown:verbs_queue"]),
-    row("verbs-readme", "verbs_readme", &["pindown:verbs_readme"]),
+    row("verbs-readme", "verbs_readme first_cached_write", &["pindown:verbs_readme"]),
     row("verbs-doctor", "pindown doctor | grep -A 12 'verbs device rxe0'", &[]),
     row("verbs-perf", "pindown perf --provider verbs --size 64K --churn remap --ops 64", &[]),
     row(
@@ -142,10 +188,11 @@ const BASE: &[Row] = &[
     row("coherence-verbs", "pindown coherence --provider verbs --monitor uffd --mapping anon-private", &[]),
     row(
         "coherence-verbs-ebpf",
-        "pindown coherence --provider verbs --monitor ebpf --helper --mapping anon-private",
+        "pindown coherence --provider verbs --monitor ebpf --mapping anon-private --event munmap",
         &[],
     ),
     row("coherence-odp", "pindown coherence --provider verbs --monitor odp --mapping anon-private", &[]),
+    row("coherence-ebpf", "pindown coherence --monitor ebpf --mapping anon-private", &[]),
     // What is left behind at exit goes with the process.
     row(
         "verbs-preload",
@@ -165,8 +212,39 @@ const BASE: &[Row] = &[
 const MATRIX: &[Row] = &[
     row("uffd", "pindown coherence --monitor uffd", &[]),
     row("verbs", "pindown coherence --provider verbs --monitor uffd", &[]),
-    row("verbs-ebpf", "pindown coherence --provider verbs --monitor ebpf --helper", &[]),
+    row("verbs-ebpf", "pindown coherence --provider verbs --monitor ebpf", &[]),
     row("odp", "pindown coherence --provider verbs --monitor odp", &[]),
+    row("ebpf", "pindown coherence --monitor ebpf", &[]),
+];
+
+/// The eBPF monitor's own tests where fexit programs are taken, each preemption model that the kernel can
+/// be switched to (debugfs; it stays as it is where it cannot).
+const EBPF: &[Row] = &[
+    row(
+        "hooks",
+        "echo 8 >/proc/sys/vm/nr_hugepages
+         PINDOWN_TEST_SCALE=10 lib --test-threads 1 monitor::ebpf watch::",
+        &["pindown:lib"],
+    ),
+    row("helper", "pindown --version && helper --test-threads 1", &["pindown-cli:helper"]),
+    row(
+        "skip-lazy",
+        "echo lazy >/sys/kernel/debug/sched/preempt
+         PINDOWN_SKIP_UNMAPS=100000 PINDOWN_SKIP_SECONDS=1500 PINDOWN_SKIP_MUST_MISS=1 ebpf_skip --nocapture",
+        &["pindown:ebpf_skip"],
+    ),
+    row(
+        "skip-full",
+        "echo full >/sys/kernel/debug/sched/preempt
+         PINDOWN_SKIP_UNMAPS=100000 PINDOWN_SKIP_SECONDS=1500 PINDOWN_SKIP_MUST_MISS=1 ebpf_skip --nocapture",
+        &["pindown:ebpf_skip"],
+    ),
+];
+
+/// What prefetch moves out of the first transfer: 32 MiB take minutes under emulation.
+const COLD: &[Row] = &[
+    row("on-demand", "prefetch_cold --nocapture on_demand", &["pindown:prefetch_cold"]),
+    row("pinned", "prefetch_cold --nocapture --test-threads 1 --skip on_demand", &["pindown:prefetch_cold"]),
 ];
 
 const TWO_HOSTS: &[Row] = &[
@@ -191,6 +269,13 @@ const TWO_HOSTS: &[Row] = &[
         "perf",
         "ip netns exec host1 pindown perf --provider verbs --device rxe1 --listen & sleep 1
          ip netns exec host0 pindown perf --provider verbs --device rxe0 --connect host1 --size 64K --churn remap --ops 32",
+        &[],
+    ),
+    row(
+        "perf-odp",
+        "ip netns exec host1 pindown perf --provider verbs --device rxe1 --monitor odp --listen >/dev/null & sleep 1
+         ip netns exec host0 pindown perf --provider verbs --device rxe0 --monitor odp --connect host1 \
+           --size 64K --churn remap --ops 32",
         &[],
     ),
     // 256 MiB each way by WRITE and by READ in each mode.
@@ -299,6 +384,7 @@ const MPI: &[&str] = &[
 /// The guests: one in every run, the others with `--full`.
 pub(crate) fn guests() -> Vec<GuestStep> {
     let base = |kernel, full| step(kernel, Guest::Base, full, 480, BASE);
+    let ebpf = |kernel| GuestStep { label: "ebpf", ..step(kernel, Guest::Base, true, 7200, EBPF) };
     let matrix = |kernel| GuestStep { label: "matrix", ..step(kernel, Guest::Base, true, 5400, MATRIX) };
     vec![
         base(Kernel::Backports, false),
@@ -307,8 +393,11 @@ pub(crate) fn guests() -> Vec<GuestStep> {
         matrix(Kernel::Backports),
         matrix(Kernel::Stable),
         matrix(Kernel::Oldstable),
+        ebpf(Kernel::Backports),
+        ebpf(Kernel::Stable),
         GuestStep { label: "verbs-crates", ..step(Kernel::Backports, Guest::Base, true, 120, VERBS_CRATES) },
         step(Kernel::Backports, Guest::TwoHosts, true, 1800, TWO_HOSTS),
+        GuestStep { label: "prefetch", ..step(Kernel::Backports, Guest::Base, true, 900, COLD) },
         step(Kernel::Backports, Guest::Engines, true, 480, ENGINES),
         GuestStep { label: "preloads", ..step(Kernel::Backports, Guest::Engines, true, 3600, PRELOADS) },
     ]

@@ -270,16 +270,19 @@ unsafe fn name(name: *const c_char) -> &'static str {
     })
 }
 
-/// A provider of your own. `ops` is copied; `context` is passed to each of its functions until `release` is called.
-/// On failure `release` is not called.
+/// A provider of your own. `ops` is copied; `context` is passed to each of its functions until `release` is called, which
+/// may be after pindown_cache_free returned. On failure `release` is not called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pindown_provider_new(
     ops: *const pindown_provider_ops,
     context: *mut c_void,
     provider: Option<&mut MaybeUninit<*mut pindown_provider>>,
 ) -> pindown_status {
-    // SAFETY: the header's preface: `ops` is NULL or leads to as many bytes as its size says.
     enter_unit(|| {
-        give_new(provider, || unsafe { Foreign::new(ops, context) }.map(|f| Box::new(Any::Foreign(f))))
+        give_new(provider, || {
+            // SAFETY: the header's preface: `ops` is NULL or leads to as many bytes as its size says.
+            let foreign = unsafe { Foreign::new(ops, context) }?;
+            Ok(Box::new(Any::Foreign(foreign)))
+        })
     })
 }

@@ -88,8 +88,11 @@ static void limits_and_refusals(void) {
   STATUS(PINDOWN_E_DEVICE_GONE, pindown_acquire(cache, memory, 1, PINDOWN_READ, &a));
   device.refuse_register = EINTR;
   STATUS(PINDOWN_E_BUSY, pindown_acquire(cache, memory, 1, PINDOWN_READ, &a));
-  device.refuse_register = ENOMEM; /* evicts, and tries again */
+  OK(pindown_acquire(cache, memory + 4 * PAGE, 1, PINDOWN_READ, &b));
+  OK(pindown_put(&b));
+  device.refuse_register = ENOMEM; /* evicts b's, and tries again */
   OK(pindown_acquire(cache, memory, 1, PINDOWN_READ, &a));
+  CHECK(stats_of(cache).evictions >= 2 && device.live == 1);
   STATUS(PINDOWN_E_HELD, pindown_cache_close(cache, 1000000));
   device.refuse_deregister = EIO; /* retried */
   OK(pindown_put(&a));
@@ -158,6 +161,7 @@ static void remote_rights_end_with_the_put(void) {
   CHECK(device.live == 0);
   OK(pindown_cache_close(cache, 0));
   OK(pindown_cache_free(cache));
+  wait_until(&device, &device.released, 1); /* the device is on this stack */
   free(memory);
 }
 

@@ -89,13 +89,13 @@ static void a_full_queue_refuses(pindown_cache *cache, struct device *device, ch
   STATUS(PINDOWN_PENDING, pindown_queue_submit(queue, memory + 9 * PAGE, 1, PINDOWN_READ, 3, &held, NULL));
   STATUS(PINDOWN_E_QUEUE_FULL, pindown_queue_submit(queue, memory + 12 * PAGE, 1, PINDOWN_READ, 4, &held, NULL));
   OK(pindown_queue_close(queue));
-  STATUS(PINDOWN_E_CLOSED, pindown_queue_prefetch(queue, memory, 1, PINDOWN_READ, 5, NULL));
   for (int i = 0; i < 2; i++) { /* exactly one completion each, registered or closed */
     OK(pindown_queue_poll(queue, &done));
     CHECK(done.status == PINDOWN_OK || done.status == PINDOWN_E_CLOSED);
     OK(pindown_completion_release(&done));
   }
   STATUS(PINDOWN_NOT_FOUND, pindown_queue_poll(queue, &done));
+  STATUS(PINDOWN_E_CLOSED, pindown_queue_prefetch(queue, memory, 1, PINDOWN_READ, 5, NULL));
   OK(pindown_queue_free(queue));
 }
 

@@ -61,7 +61,7 @@ impl<W: Wire> Lane<W> {
     }
 
     pub(crate) fn monitor_name(&self) -> &'static str {
-        self.cache.monitor().name()
+        if self.cache.provider().caps().coherent { "odp" } else { self.cache.monitor().name() }
     }
 
     fn register(&self, span: Span) -> Result<Mr<W>> {

@@ -49,15 +49,20 @@ fn line(out: &mut String, report: &Report, run: &Run, palette: Palette) {
     };
     let _ = writeln!(
         out,
-        "{:>4}  {:<5}  {mode}  {:>6.2} {}  {:>8} {:>8}  {cache}  {stale}{}",
+        "{:>4}  {:<5}  {mode}  {:>6} {}  {:>8} {:>8}  {cache}  {stale}{}",
         size_name(run.size_bytes),
         run.churn.name(),
-        run.bytes_per_s / 1e9,
+        rate(run.bytes_per_s / 1e9),
         bar(report, run, palette),
         duration(run.p50_ns),
         duration(run.p99_ns),
         errors(run, palette),
     );
+}
+
+/// Two decimals; four for what is slow, as under emulation.
+fn rate(gb_per_s: f64) -> String {
+    if gb_per_s < 0.1 { format!("{gb_per_s:.4}") } else { format!("{gb_per_s:.2}") }
 }
 
 /// Ten places, full for the fastest line of the group.
@@ -98,9 +103,9 @@ fn explain(out: &mut String, report: &Report, palette: Palette) {
     };
     let _ = writeln!(
         out,
-        "\nAll bytes of {} transfers ({:.1} GB) were compared with what the CPU sees: {verdict}.",
+        "\nAll bytes of {} transfers ({}) were compared with what the CPU sees: {verdict}.",
         count(ops),
-        bytes / 1e9
+        if bytes < 1e8 { format!("{:.1} MB", bytes / 1e6) } else { format!("{:.1} GB", bytes / 1e9) }
     );
     let _ = writeln!(out, "{}", worth(report));
 }

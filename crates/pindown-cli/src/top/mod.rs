@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<Verdict, CliError> {
     if args.json {
         print(&format!("{}\n", table::json(&caches(args.pid))));
     } else if args.once || !interactive {
-        print(&table::text(&caches(args.pid), &[], Palette::for_stdout()).join("\n"));
+        print(&table::text(&caches(args.pid), &[], Palette::for_stdout(), usize::MAX).join("\n"));
         print("\n");
     } else {
         watch(args.pid, interval)
@@ -90,8 +90,8 @@ fn watch(pid: Option<u32>, interval: Duration) -> std::io::Result<()> {
     loop {
         let now = Instant::now();
         let seen = caches(pid);
-        let lines = table::text(&seen, &before, Palette::for_stdout());
-        draw(&lines, window_size())?;
+        let window = window_size();
+        draw(&table::text(&seen, &before, Palette::for_stdout(), window.0), window)?;
         before = seen;
         loop {
             if end_asked() {

@@ -5,19 +5,25 @@ use pindown_replay::advise::bytes;
 
 use crate::ui::{Colour, Palette, count};
 
+/// Columns of the full table; a narrower window gets what matters most.
+const FULL_COLUMNS: usize = 119;
+const HEAD: &str = "    PID program          provider  monitor   requests   hit %  miss/tick  inval.  held stale   registered       of  queued";
+const NARROW_HEAD: &str = "    PID program     requests   hit %  registered       of";
+
 /// Lines; rates are since `before`.
-pub(super) fn text(seen: &[Exported], before: &[Exported], palette: Palette) -> Vec<String> {
-    let head = "    PID program          provider  monitor   requests   hit %  miss/tick  inval.  held stale   registered       of  queued";
+pub(super) fn text(seen: &[Exported], before: &[Exported], palette: Palette, columns: usize) -> Vec<String> {
+    let is_narrow = columns < FULL_COLUMNS;
     let mut lines =
         vec![palette.bold(&format!("pindown: {} caches      q: quit", seen.len())), String::new()];
-    lines.push(palette.bold(head));
+    lines.push(palette.bold(if is_narrow { NARROW_HEAD } else { HEAD }));
     if seen.is_empty() {
         lines.push(palette.paint(
             Colour::Grey,
             "no running program of yours uses pindown (with its worker thread, and PINDOWN_EXPORT not 0)",
         ));
     }
-    lines.extend(seen.iter().map(|e| line(e, before, palette)));
+    let line = |e| if is_narrow { narrow_line(e, palette) } else { line(e, before, palette) };
+    lines.extend(seen.iter().map(line));
     lines
 }
 
@@ -25,21 +31,37 @@ fn line(e: &Exported, before: &[Exported], palette: Palette) -> String {
     let s = &e.stats;
     let old = before.iter().find(|b| (b.pid, b.cache) == (e.pid, e.cache));
     let misses = old.map_or("-".to_owned(), |b| count(s.misses.saturating_sub(b.stats.misses)));
-    let hit_percent = s.hits as f64 * 100.0 / s.gets.max(1) as f64;
-    let hits = palette.paint(hit_colour(hit_percent, s.gets), &format!("{hit_percent:6.1}"));
-    let limit = if e.max_bytes >= 1 << 60 { "no limit".to_owned() } else { bytes(e.max_bytes) };
     format!(
-        "{:>7} {:<16} {:<9} {:<9} {:>8}  {hits}  {misses:>9}  {:>6}  {:>10}  {:>11} {limit:>8}  {:>6}",
+        "{:>7} {:<16} {:<9} {:<9} {:>8}  {}  {misses:>9}  {:>6}  {:>10}  {:>11} {:>8}  {:>6}",
         e.pid,
         shortened(&e.command, 16),
         shortened(&e.provider, 9),
         shortened(&e.monitor, 9),
         count(s.gets),
+        hits(e, palette),
         count(s.invalidated),
         count(s.regions_draining),
         bytes(s.bytes_registered),
+        limit(e),
         count(s.regions_pending)
     )
+}
+
+fn narrow_line(e: &Exported, palette: Palette) -> String {
+    let (s, program) = (&e.stats, shortened(&e.command, 11));
+    let (gets, hits, registered) = (count(s.gets), hits(e, palette), bytes(s.bytes_registered));
+    format!("{:>7} {program:<11} {gets:>8}  {hits}  {registered:>10} {:>8}", e.pid, limit(e))
+}
+
+fn hits(e: &Exported, palette: Palette) -> String {
+    let percent = e.stats.hits as f64 * 100.0 / e.stats.gets.max(1) as f64;
+    palette.paint(hit_colour(percent, e.stats.gets), &format!("{percent:6.1}"))
+}
+
+/// The bound, or what the system taught since.
+fn limit(e: &Exported) -> String {
+    let now = if e.stats.budget_bytes > 0 { e.stats.budget_bytes.min(e.max_bytes) } else { e.max_bytes };
+    if now >= 1 << 60 { "no limit".to_owned() } else { bytes(now) }
 }
 
 /// A cache that hardly hits is of no use: that is what people want to see.
@@ -79,6 +101,29 @@ pub(super) fn json(seen: &[Exported]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Without colours.
+    fn plain(line: &str) -> String {
+        let mut parts = line.split('\x1b');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |text, part| text + part.split_once('m').map_or("", |(_, rest)| rest))
+    }
+
+    #[test]
+    fn a_narrow_window_shows_what_is_registered() {
+        let mut seen = Exported::default();
+        (seen.pid, seen.command, seen.max_bytes) = (4_000_000, "a_program_with_a_name".into(), 64 << 20);
+        (seen.stats.gets, seen.stats.hits, seen.stats.bytes_registered) = (1000, 990, 12 << 20);
+        let shown = |columns| {
+            let lines = text(std::slice::from_ref(&seen), &[], Palette::for_stdout(), columns);
+            lines.iter().map(|l| plain(l)).collect::<Vec<_>>()
+        };
+        let lines = shown(60);
+        assert!(lines.iter().all(|l| l.chars().count() <= 60), "{lines:?}");
+        assert!(lines[3].contains("99.0") && lines[3].contains("12.0 MiB"), "{lines:?}");
+        let wide = shown(119);
+        assert!(wide[3].chars().count() <= 119 && wide[2].ends_with("queued"), "{wide:?}");
+    }
 
     #[test]
     fn names_of_other_programs_cannot_draw() {

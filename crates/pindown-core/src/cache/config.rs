@@ -1,6 +1,8 @@
 //! [`Config`]: how much to keep, and how.
 
 use crate::hold::REGION_PAGES_MAX;
+use std::time::Duration;
+
 use crate::{Access, PolicyKind, ProviderCaps};
 
 /// Settings of a cache. Defaults are bounded by the provider; `pindown`'s builder also takes
@@ -25,6 +27,11 @@ pub struct Config {
     /// Requests with any of these rights are never cached: the registration is really gone when it
     /// is put. Set to [`Access::REMOTE`] so that no peer reaches memory after its put.
     pub single_use: Access,
+    /// Registrations are given up when they are this old and not held, however much they are used;
+    /// [`Cache::expire_old`](crate::Cache::expire_old) does it, which `pindown`'s worker calls.
+    pub max_age: Option<Duration>,
+    /// At which request for the same range [`Cache::acquire_reused`](crate::Cache::acquire_reused) registers.
+    pub register_after: u32,
 }
 
 impl Default for Config {
@@ -37,6 +44,8 @@ impl Default for Config {
             attempts: 3,
             policy: PolicyKind::default(),
             single_use: Access::empty(),
+            max_age: None,
+            register_after: 2,
         }
     }
 }

@@ -20,12 +20,13 @@ impl<P: Provider> Inner<P> {
         if addr >= ADDRESS_SPACE_END || last >= SHORT || !self.is_current() {
             return None;
         }
+        // Early, so that what follows finds registers free.
+        let record = hold::present_record()?;
+        let (hits, slot) = (record.hits_for(&self.counter)?, record.hinted_slot()?);
         let more_pages = ((addr & (PAGE_SIZE - 1)) + last) >> PAGE_SHIFT;
         let page = (addr >> PAGE_SHIFT) as u64;
         let found = table.find(Want::new(page, more_pages as u64 + 1, access.class() | FAST))?;
         let region = flat.slab.get(found.entry.index()).filter(|r| !r.is_use_due(&self.clock))?;
-        let record = hold::present_record()?;
-        let (slot, hits) = (record.hinted_slot()?, record.hits_for(&self.counter)?);
         let held = Held::try_slot(region, slot, found.at, found.entry.word())?;
         hold::ThreadRecord::count(hits);
         Some(held)

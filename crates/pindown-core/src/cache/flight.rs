@@ -13,8 +13,15 @@ pub(crate) struct Flight {
     /// The range changed since the flight began: what it registers may be stale already. Set under
     /// the cache's lock.
     invalidated: AtomicBool,
-    landed: Mutex<Option<Landed>>,
+    end: Mutex<End>,
     bell: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct End {
+    landed: Option<Landed>,
+    /// Somebody waits: ringing the bell is a system call.
+    awaited: bool,
 }
 
 /// How a flight ended.
@@ -35,7 +42,7 @@ impl Flight {
             access,
             shared,
             invalidated: AtomicBool::new(false),
-            landed: Mutex::new(None),
+            end: Mutex::new(End::default()),
             bell: Condvar::new(),
         }
     }
@@ -60,18 +67,25 @@ impl Flight {
 
     /// Ends the flight; the first end counts.
     pub(crate) fn land(&self, how: Landed) {
-        lock(&self.landed).get_or_insert(how);
-        self.bell.notify_all();
+        let awaited = {
+            let mut end = lock(&self.end);
+            end.landed.get_or_insert(how);
+            end.awaited
+        };
+        if awaited {
+            self.bell.notify_all();
+        }
     }
 
     /// Waits for the end. No lock of the cache may be held.
     pub(crate) fn wait(&self) -> Landed {
-        let mut landed = lock(&self.landed);
+        let mut end = lock(&self.end);
         loop {
-            if let Some(how) = &*landed {
+            if let Some(how) = &end.landed {
                 return how.clone();
             }
-            landed = self.bell.wait(landed).unwrap_or_else(|poisoned| poisoned.into_inner());
+            end.awaited = true;
+            end = self.bell.wait(end).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
     }
 }

@@ -7,6 +7,7 @@ use super::room::Room;
 use super::state::{Leaving, State};
 use super::widening::{Extent, Widening};
 use super::{Inner, Registration};
+use crate::events;
 use crate::hold::{Held, NewRegion, State as RegionState};
 use crate::monitor::{Monitor, MonitorError, Stamp, Subscription};
 use crate::sync::MutexGuard;
@@ -258,6 +259,7 @@ impl<P: Provider> Inner<P> {
             }
             Err(error) => {
                 self_.counters.register_failures.add(1);
+                events::register_failed(self_.provider.name(), landing.plan.extent.range, &error);
                 landing.land(Landed::Failed(error.clone()), true);
                 Err(error)
             }
@@ -283,14 +285,20 @@ impl<P: Provider> Inner<P> {
         };
         let started_ns = self.host.now_ns();
         let registered = match self.register_once(range, plan.access) {
-            Err(error) if error.evicting_may_help() && self.evict_for(range.pages()) => {
-                self.register_once(range, plan.access)
+            Err(error) if error.evicting_may_help() => {
+                self.learn_refusal(range.pages(), &error);
+                if self.evict_for(range.pages()) {
+                    self.register_once(range, plan.access)
+                } else {
+                    Err(error)
+                }
             }
             result => result,
         };
         let mr = registered?; // `watch` ends the subscription if this returns
         let cost_ns = self.host.now_ns().saturating_sub(started_ns);
         self.note_cost(cost_ns);
+        events::registered(self.provider.name(), range, cost_ns);
         let subscribed = watch.keep();
         Ok(Fresh { mr, stamp, cost_ns, cacheable: cacheable && !plan.single, subscribed })
     }
@@ -335,6 +343,7 @@ impl<P: Provider> Inner<P> {
         let cost_ns = fresh.cost_ns;
         let new = self_.new_region(plan, fresh, now);
         let (index, region) = state.insert(&self_.slab, new, plan.request, cost_ns);
+        self_.note_birth(&mut state, index);
         let held = if cacheable { Held::count(region) } else { Held::single(region, self_.clone(), index) };
         if plan.single && plan.flight.is_invalidated() {
             region.set_state(RegionState::Stale);
@@ -359,13 +368,14 @@ impl<P: Provider> Inner<P> {
         }
     }
 
+    /// Under the cache's lock.
     fn count_new(&self, range: PageRange, cacheable: bool) {
         let (bytes, c) = (range.len_bytes() as u64, &self.counters);
-        c.regions_registered.add(1);
-        c.bytes_registered.add(bytes);
+        c.regions_registered.add_locked(1);
+        c.bytes_registered.add_locked(bytes);
         if cacheable {
-            c.regions_live.add(1);
-            c.bytes_live.add(bytes);
+            c.regions_live.add_locked(1);
+            c.bytes_live.add_locked(bytes);
         } else {
             c.uncached.add(1);
         }

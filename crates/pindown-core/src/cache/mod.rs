@@ -7,6 +7,8 @@
 //! | `drain` | reported changes reach the table |
 //! | `reap` | what nobody holds is deregistered |
 //! | `room` | budget and eviction |
+//! | `learnt` | what a refusing system teaches about the budget |
+//! | `known`, `reuse` | which memory was asked for before; registering from the second use on |
 //! | `zones`, `widening` | how much more than asked for is registered |
 //! | `watch` | who asked to be told when a region ends |
 //! | `close` | flush and close |
@@ -18,15 +20,20 @@ mod config;
 mod drain;
 mod fast;
 pub(crate) mod flight;
+mod known;
+mod learnt;
 mod lookup;
 mod miss;
 mod reap;
 mod recorded;
 mod registration;
+mod reuse;
 mod room;
 mod state;
 #[cfg(all(test, not(loom)))]
 mod tests;
+#[cfg(all(test, not(loom)))]
+mod tests_budget;
 #[cfg(all(test, not(loom)))]
 mod tests_faults;
 mod upkeep;
@@ -160,6 +167,7 @@ impl<P: Provider> Inner<P> {
             caps,
             counters: Counters::default(),
         };
+        inner.gauge_budget(inner.bounds);
         inner.clock.set_capacity(inner.bounds.regions.min(1 << 20));
         inner.drained.set(inner.notifier.generation(), inner.generation.load());
         inner
@@ -176,6 +184,8 @@ impl<P: Provider> Inner<P> {
         let mut stats = self.counters.snapshot();
         stats.hits += hold::registry().hits(self.id);
         stats.gets = stats.hits + stats.misses;
+        stats.kernel_bytes_estimate = stats.regions_registered * self.caps.kernel_bytes_per_region
+            + stats.bytes_registered / crate::PAGE_SIZE as u64 * self.caps.kernel_bytes_per_page;
         self.notifier.inbox().counts.fill(&mut stats);
         stats
     }
@@ -344,6 +354,11 @@ impl<P: Provider> Cache<P> {
     /// Counters and gauges.
     pub fn stats(&self) -> Stats {
         self.0.stats()
+    }
+
+    /// Bytes that the eviction policy keeps beside what is registered; does not grow without bound.
+    pub fn policy_arena_bytes(&self) -> usize {
+        if self.0.drained.is_forked() { 0 } else { self.0.state().policy.arena_bytes() }
     }
 
     /// The provider.

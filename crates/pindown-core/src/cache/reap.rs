@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Inner;
 use super::state::{Doomed, Failing, Leaving, State, span_of};
+use crate::events;
 use crate::hold::{self, Retire, State as RegionState};
 use crate::provider::DeregisterFailed;
 use crate::sync::{FenceAt, full_fence, yield_now};
@@ -51,7 +52,7 @@ impl<P: Provider> Inner<P> {
     }
 
     pub(super) fn reap_or_yield(&self) {
-        if self.reap() == 0 {
+        if self.reap() + self.retry_failing(self.host.now_ns()) == 0 {
             yield_now();
         }
     }
@@ -132,6 +133,7 @@ impl<P: Provider> Inner<P> {
             return Parting::Gone;
         }
         self.counters.deregister_failures.add(1);
+        events::deregister_failed(self.provider.name(), range, tries);
         let Ok(Err(DeregisterFailed { mr, source: _ })) = result else { return Parting::Lost };
         let wait_ns = (FIRST_RETRY_NS << (tries - 1).min(10)).min(LAST_RETRY_NS);
         let not_before_ns = self.host.now_ns().saturating_add(wait_ns);
@@ -159,12 +161,16 @@ impl<P: Provider> Inner<P> {
     fn part(&self, state: &mut State<P>, parting: Parting<P>, range: PageRange, zoned: bool) -> bool {
         let gone = matches!(parting, Parting::Gone);
         match parting {
-            Parting::Failing(failing) => return (state.failing.push(failing), false).1,
+            Parting::Failing(failing) => {
+                state.failing.push(failing);
+                self.notifier.inbox().wake.wake(); // the worker may be asleep for long
+                return false;
+            }
             Parting::Gone => state.discharge(range.pages(), zoned),
             Parting::Lost => {}
         }
-        self.counters.regions_registered.sub(1);
-        self.counters.bytes_registered.sub(range.len_bytes() as u64);
+        self.counters.regions_registered.sub_locked(1);
+        self.counters.bytes_registered.sub_locked(range.len_bytes() as u64);
         gone
     }
 
@@ -201,8 +207,11 @@ impl<P: Provider> Inner<P> {
     /// Gives back a registration that never became a region.
     pub(super) fn discard(&self, leaving: Leaving<P>) {
         let (range, zoned) = (leaving.range, leaving.zoned);
-        self.counters.regions_registered.add(1);
-        self.counters.bytes_registered.add(range.len_bytes() as u64);
+        {
+            let _state = self.state();
+            self.counters.regions_registered.add_locked(1);
+            self.counters.bytes_registered.add_locked(range.len_bytes() as u64);
+        }
         let parting = self.deregister(leaving, 1);
         self.part(&mut self.state(), parting, range, zoned);
     }

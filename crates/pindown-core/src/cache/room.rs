@@ -6,7 +6,7 @@ use super::Inner;
 use super::state::State;
 use crate::eviction::{Shortage, UseWord, Uses};
 use crate::hold::{self, Slab, State as RegionState};
-use crate::{AcquireError, PAGE_SIZE, PageRange, Provider};
+use crate::{AcquireError, PAGE_SIZE, PageRange, Provider, events};
 
 /// What [`Inner::make_room`] says.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,19 +59,32 @@ impl<P: Provider> Inner<P> {
 
     /// Makes room for one registration of `pages` pages.
     pub(super) fn make_room(&self, state: &mut State<P>, pages: u64) -> Room {
-        if !state.is_over(&self.bounds, pages) {
+        let bounds = self.bounds_now(state);
+        if !state.is_over(&bounds, pages) {
             return Room::Enough;
         }
         if pages > self.bounds.pages || self.bounds.regions == 0 {
             return Room::None; // nothing is given up for what cannot fit anyway
         }
-        let most_pages = self.bounds.pages.saturating_sub(pages);
-        let most_regions = self.bounds.regions.saturating_sub(1);
+        let most_pages = bounds.pages.saturating_sub(pages);
+        let most_regions = bounds.regions.saturating_sub(1);
         let evicted = self.evict_down_to(state, most_pages, most_regions);
         if evicted || state.reaping > 0 || state.doomed.iter().any(|d| !d.held) {
             Room::Reap
+        } else if !state.is_over(&self.bounds, pages) {
+            Room::Enough // what was learnt may be out of date: the system has the last word
+        } else if self.has_due_retry(state) {
+            Room::Reap
         } else {
             Room::None
+        }
+    }
+
+    /// A deregistration failed, and it is time to try again.
+    fn has_due_retry(&self, state: &State<P>) -> bool {
+        !state.failing.is_empty() && {
+            let now_ns = self.host.now_ns();
+            state.failing.iter().any(|f| f.not_before_ns <= now_ns)
         }
     }
 
@@ -91,7 +104,9 @@ impl<P: Provider> Inner<P> {
         while pages > most_pages || regions > most_regions {
             seen.short_of = if regions > most_regions { Shortage::Regions } else { Shortage::Bytes };
             let Some(victim) = state.policy.victim(&seen) else { break };
-            pages = pages.saturating_sub(self.slab.get(victim).map_or(0, |r| r.pages()));
+            let region = self.slab.get(victim);
+            pages = pages.saturating_sub(region.map_or(0, |r| r.pages()));
+            region.into_iter().for_each(|r| events::evicted(r.range()));
             regions = regions.saturating_sub(1);
             state.doom(&self.slab, victim, RegionState::Evicted, &self.counters);
             self.counters.evictions.add(1);

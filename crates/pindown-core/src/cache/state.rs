@@ -4,9 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use super::config::Bounds;
 use super::flight::Flight;
+use super::known::Known;
+use super::learnt::Learnt;
 use super::watch::{Ended, Watches};
 use super::zones::Zones;
 use crate::access::SERVES;
+use crate::events;
 use crate::eviction::{CostModel, EvictionPolicy, Inserted, Removal};
 use crate::hold::{NewRegion, Region, Slab, State as RegionState};
 use crate::interval_map::{FAST, IntervalMap, Span};
@@ -21,6 +24,10 @@ pub(crate) struct State<P: Provider> {
     pub(crate) flights: Vec<Arc<Flight>>,
     pub(crate) policy: Box<dyn EvictionPolicy>,
     costs: CostModel,
+    pub(crate) known: Known,
+    pub(crate) learnt: Learnt,
+    /// By region: when it was registered, in nanoseconds; empty unless registrations age.
+    pub(crate) born_ns: Vec<u64>,
     pub(crate) zones: Zones,
     /// Unlinked regions, to be deregistered once nobody holds them.
     pub(crate) doomed: Vec<Doomed>,
@@ -78,6 +85,9 @@ impl<P: Provider> State<P> {
             flights: Vec::new(),
             policy,
             costs: CostModel::default(),
+            known: Known::default(),
+            learnt: Learnt::default(),
+            born_ns: Vec::new(),
             zones: Zones::default(),
             doomed: Vec::new(),
             failing: Vec::new(),
@@ -118,7 +128,8 @@ impl<P: Provider> State<P> {
             self.map.insert(span, requested);
             self.hide_displaced(slab);
             let (range, pages) = (span.range, span.range.pages());
-            let cost_ns = self.costs.learn(pages, cost_ns);
+            let is_warm = self.known.registered(range);
+            let cost_ns = self.costs.learn(pages, cost_ns, is_warm);
             self.policy.inserted(Inserted { region: index, pages, cost_ns, id: range.first_page() }, now);
         } else {
             self.map.insert_hidden(span);
@@ -156,14 +167,16 @@ impl<P: Provider> State<P> {
         region.set_state(why);
         if why == RegionState::Stale {
             self.watches.end(index, Ended::Stale);
+            self.known.forget(region.range());
+            events::stale(region.range());
         }
         self.map.remove(span_of(index, region));
         let removal = if why == RegionState::Evicted { Removal::Evicted } else { Removal::Invalidated };
-        self.policy.removed(index, region.last_use(), removal);
+        self.policy.removed(index, region.range().first_page(), region.last_use(), removal);
         self.doomed.push(Doomed { index, held: false });
         self.urgent |= region.is_at_once();
-        counters.regions_live.sub(1);
-        counters.bytes_live.sub(region.range().len_bytes() as u64);
+        counters.regions_live.sub_locked(1);
+        counters.bytes_live.sub_locked(region.range().len_bytes() as u64);
     }
 
     /// The indices of regions that overlap `range`, each once.
@@ -187,6 +200,11 @@ impl<P: Provider> State<P> {
         self.stamps.remove(&index);
         self.watches.end(index, Ended::Deregistered);
         self.free.push(index);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn expected_cost_ns(&self, pages: u64) -> u64 {
+        self.costs.expected_ns(pages)
     }
 
     pub(crate) fn is_over(&self, bounds: &Bounds, more_pages: u64) -> bool {

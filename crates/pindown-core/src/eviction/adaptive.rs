@@ -1,6 +1,6 @@
 //! The default: ranks by expected reuse and price, or by age, whichever costs less lately.
 
-use super::clock::{is_sampled, mix};
+use super::clock::{decode, encode, is_sampled, mix};
 use super::ghosts::Ghosts;
 use super::rule::{Candidate, Rule};
 use super::shadow::{Room, Shadow};
@@ -12,15 +12,16 @@ const CANDIDATES: usize = 8;
 const KEPT: usize = 8;
 /// Another ranking must cost less than this share of the present one's.
 const SWITCH_BELOW: f64 = 0.98;
-const ABSENT: u32 = u32::MAX;
 
 /// Looks at a few registrations chosen at random and drops the worst by one of three rankings. Which
 /// one is decided by simulating all three on a sample of the ids.
 #[derive(Debug)]
 pub struct Adaptive {
+    /// By region.
     entries: Vec<Entry>,
-    /// By region: its place in `entries`.
-    places: Vec<u32>,
+    /// A bit a region: it is in.
+    present: Vec<u64>,
+    live: u64,
     ghosts: Ghosts,
     shadow: Shadow,
     rule: Rule,
@@ -35,25 +36,40 @@ pub struct Adaptive {
     kept: Vec<(f64, u32)>,
 }
 
-/// One registration; 40 bytes.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    region: u32,
-    /// Pages, capped: 16 TiB are large enough to compare.
-    pages: u32,
-    /// One over the cost of registering it.
-    per_ns: f64,
-    id: u64,
-    born: u64,
-    /// The interval that ended with its insertion, if its memory was known.
-    interval: Option<std::num::NonZeroU64>,
+/// One registration in one word, since there may be millions: its number (28 bits), and as the small
+/// floats of [`UseWord`](super::UseWord) its length in pages, what registering it cost, and the interval
+/// that ended with its insertion, if its memory was known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry(u64);
+
+const BORN_BITS: u32 = 28;
+
+impl Entry {
+    fn new(new: &Inserted, born: u64, interval: Option<u64>) -> Self {
+        let codes = [encode(new.pages), encode(new.cost_ns), interval.map_or(0, encode)];
+        Self(codes.into_iter().fold(born & ((1 << BORN_BITS) - 1), |word, code| word << 12 | code))
+    }
+    fn interval(self) -> Option<u64> {
+        decode(self.0 & 0xfff)
+    }
+    fn cost_ns(self) -> u64 {
+        decode(self.0 >> 12 & 0xfff).unwrap_or(1)
+    }
+    fn pages(self) -> u64 {
+        decode(self.0 >> 24 & 0xfff).unwrap_or(1)
+    }
+    /// How many were inserted after it.
+    fn newer(self, born: u64) -> u64 {
+        born.wrapping_sub(self.0 >> 36) & ((1 << BORN_BITS) - 1)
+    }
 }
 
 impl Default for Adaptive {
     fn default() -> Self {
         Self {
             entries: Vec::new(),
-            places: Vec::new(),
+            present: Vec::new(),
+            live: 0,
             ghosts: Ghosts::default(),
             shadow: Shadow::default(),
             rule: Rule::Lru,
@@ -79,9 +95,11 @@ impl Adaptive {
         }
     }
 
-    /// Keeps the simulations at 128 entries or more, and at most at a sixteenth.
+    /// Keeps the simulations at 128 entries or more, and at a sixteenth or 8192 entries: so what they take
+    /// does not grow with the cache.
     fn set_sampling(&mut self) {
-        let wanted = (self.entries.len() as u64 / 128).max(1).ilog2().min(4);
+        let log = |per: u64| (self.live / per).max(1).ilog2();
+        let wanted = log(128).min(4).max(log(4096));
         if wanted > self.sampling_shift {
             self.sampling_shift = wanted;
             self.shadow.thin(wanted);
@@ -97,30 +115,51 @@ impl Adaptive {
         }
     }
 
-    fn draw(&mut self) -> usize {
-        self.draws = self.draws.wrapping_add(1);
-        ((u128::from(mix(self.draws)) * self.entries.len() as u128) >> 64) as usize
+    /// One at random. Regions' numbers are dense, mostly: where they are not, what comes after a gap is a
+    /// little more likely.
+    fn draw(&mut self) -> Option<u32> {
+        let mut at = 0;
+        for _ in 0..CANDIDATES {
+            self.draws = self.draws.wrapping_add(1);
+            at = ((u128::from(mix(self.draws)) * self.entries.len() as u128) >> 64) as u32;
+            if self.is_in(at) {
+                return Some(at);
+            }
+        }
+        self.next_after(at)
     }
 
-    fn candidate(&self, entry: &Entry, uses: &dyn Uses) -> Candidate {
-        let word = uses.word(entry.region);
+    /// The first that is in from `at` on, or from the start.
+    fn next_after(&self, at: u32) -> Option<u32> {
+        let (word, words) = (at as usize / 64, self.present.len());
+        let beyond = (1..=words).map(|n| (word + n) % words);
+        let here = (word, self.present.get(word)? >> (at % 64) << (at % 64));
+        let mut all = std::iter::once(here).chain(beyond.map(|n| (n, self.present[n])));
+        all.find(|(_, bits)| *bits != 0).map(|(n, bits)| n as u32 * 64 + bits.trailing_zeros())
+    }
+
+    fn is_in(&self, region: u32) -> bool {
+        self.present.get(region as usize / 64).is_some_and(|bits| bits >> (region % 64) & 1 != 0)
+    }
+
+    fn candidate(&self, region: u32, uses: &dyn Uses) -> Candidate {
+        let (word, entry) = (uses.word(region), self.entries[region as usize]);
+        let size = if self.by_regions { 1.0 } else { entry.pages() as f64 };
         Candidate {
             age: uses.now().saturating_sub(word.stamp()),
-            interval: word.interval().or(entry.interval.map(u64::from)),
-            size_per_ns: if self.by_regions { 1.0 } else { f64::from(entry.pages) } * entry.per_ns,
-            is_new: self.born - entry.born < self.entries.len() as u64 / 64,
+            interval: word.interval().or_else(|| entry.interval()),
+            size_per_ns: size / entry.cost_ns() as f64,
+            is_new: entry.newer(self.born) < self.live / 64,
         }
     }
 
-    /// Scores the region at `at`; keeps it if it is among the worst, not held and not kept already.
-    fn consider(&mut self, at: usize, uses: &dyn Uses) {
-        let entry = &self.entries[at];
-        let score = self.rule.score(&self.candidate(entry, uses));
+    /// Scores a region; keeps it if it is among the worst, not held and not kept already.
+    fn consider(&mut self, region: u32, uses: &dyn Uses) {
+        let score = self.rule.score(&self.candidate(region, uses));
         let is_full = self.kept.len() > KEPT;
         if is_full && score <= self.kept[0].0 {
             return;
         }
-        let region = entry.region;
         if uses.held(region) || self.kept.iter().any(|(_, r)| *r == region) {
             return;
         }
@@ -131,17 +170,29 @@ impl Adaptive {
         self.kept.insert(place, (score, region));
     }
 
+    /// Whether it was in.
+    fn take_out(&mut self, region: u32) -> bool {
+        let was_in = self.is_in(region);
+        if was_in {
+            self.present[region as usize / 64] &= !(1 << (region % 64));
+            self.live -= 1;
+            self.pages -= self.entries[region as usize].pages();
+        }
+        was_in
+    }
+
     fn worst_of_some(&mut self, uses: &dyn Uses) -> Option<u32> {
         let (mut again, count) = ([0; KEPT + 1], self.kept.len());
         again.iter_mut().zip(self.kept.drain(..)).for_each(|(to, (_, region))| *to = region);
         for region in &again[..count] {
-            if let Some(&at) = self.places.get(*region as usize).filter(|p| **p != ABSENT) {
-                self.consider(at as usize, uses);
+            if self.is_in(*region) {
+                self.consider(*region, uses);
             }
         }
         for _ in 0..CANDIDATES {
-            let at = self.draw();
-            self.consider(at, uses);
+            if let Some(region) = self.draw() {
+                self.consider(region, uses);
+            }
         }
         self.kept.pop().map(|(_, region)| region)
     }
@@ -153,21 +204,17 @@ impl EvictionPolicy for Adaptive {
     }
 
     fn inserted(&mut self, new: Inserted, now: u64) {
-        let at = new.region as usize;
-        self.removed(new.region, UseWord::default(), Removal::Invalidated);
-        self.places.resize(self.places.len().max(at + 1), ABSENT);
-        self.places[at] = self.entries.len() as u32;
+        self.take_out(new.region);
         let before = self.ghosts.take(new.id).map(|last| now.saturating_sub(last.stamp()).max(1));
         self.born += 1;
-        self.entries.push(Entry {
-            region: new.region,
-            pages: new.pages.min(u64::from(u32::MAX)) as u32,
-            per_ns: 1.0 / new.cost_ns.max(1) as f64,
-            id: new.id,
-            born: self.born,
-            interval: before.and_then(std::num::NonZeroU64::new),
-        });
-        self.pages += new.pages.min(u64::from(u32::MAX));
+        let entry = Entry::new(&new, self.born, before);
+        let at = new.region as usize;
+        self.entries.resize(self.entries.len().max(at + 1), Entry::default());
+        self.present.resize(self.present.len().max(at / 64 + 1), 0);
+        self.entries[at] = entry;
+        self.present[at / 64] |= 1 << (at % 64);
+        self.live += 1;
+        self.pages += entry.pages();
         self.set_sampling();
         if is_sampled(new.id, self.sampling_shift) {
             let room = self.room();
@@ -175,39 +222,39 @@ impl EvictionPolicy for Adaptive {
         }
     }
 
-    fn removed(&mut self, region: u32, last: UseWord, why: Removal) {
-        let Some(place) = self.places.get_mut(region as usize).filter(|p| **p != ABSENT) else { return };
-        let at = std::mem::replace(place, ABSENT) as usize;
-        let entry = self.entries.swap_remove(at);
-        if let Some(moved) = self.entries.get(at) {
-            self.places[moved.region as usize] = at as u32;
+    fn removed(&mut self, region: u32, id: u64, last: UseWord, why: Removal) {
+        if !self.take_out(region) {
+            return;
         }
-        self.pages -= u64::from(entry.pages);
         match why {
             Removal::Evicted => {
-                self.ghosts.reserve(self.entries.len());
-                self.ghosts.put(entry.id, last);
+                self.ghosts.reserve(self.live as usize);
+                self.ghosts.put(id, last);
             }
-            Removal::Invalidated if is_sampled(entry.id, self.sampling_shift) => self.shadow.forget(entry.id),
+            Removal::Invalidated if is_sampled(id, self.sampling_shift) => self.shadow.forget(id),
             Removal::Invalidated => {}
         }
     }
 
     fn victim(&mut self, uses: &dyn Uses) -> Option<u32> {
-        if self.entries.is_empty() {
+        if self.live == 0 {
             return None;
         }
         self.by_regions = uses.short_of() == Shortage::Regions;
-        self.full = (self.entries.len() as u64, self.pages);
+        self.full = (self.live, self.pages);
         self.choose_rule();
         self.worst_of_some(uses).or_else(|| {
             // All that were drawn are held: any other will do.
-            self.entries.iter().map(|e| e.region).find(|r| !uses.held(*r))
+            (0..self.entries.len() as u32).find(|r| self.is_in(*r) && !uses.held(*r))
         })
     }
 
     fn sampling_shift(&self) -> Option<u32> {
         Some(self.sampling_shift)
+    }
+
+    fn arena_bytes(&self) -> usize {
+        self.ghosts.bytes() + self.shadow.bytes()
     }
 
     fn reused(&mut self, ids: &[u64], now: u64) {

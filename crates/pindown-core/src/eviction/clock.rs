@@ -50,13 +50,13 @@ impl UseWord {
 }
 
 /// Floor to 7 significant bits. Zero means unknown, so 1 is the least.
-fn encode(interval: u64) -> u64 {
+pub(super) fn encode(interval: u64) -> u64 {
     let exponent = u64::from(interval.max(1).ilog2());
     let mantissa = (interval << (63 - exponent)) >> (63 - MANTISSA_BITS) & ((1 << MANTISSA_BITS) - 1);
     (exponent << MANTISSA_BITS | mantissa) + 1
 }
 
-fn decode(code: u64) -> Option<u64> {
+pub(super) fn decode(code: u64) -> Option<u64> {
     let code = code.checked_sub(1)?;
     let (exponent, mantissa) = (code >> MANTISSA_BITS, code & ((1 << MANTISSA_BITS) - 1));
     let significand = 1 << MANTISSA_BITS | mantissa;

@@ -17,9 +17,9 @@ struct Ghost {
 }
 
 impl Ghosts {
-    /// Makes the table about four times as large as `live`; what it holds moves along.
+    /// Makes the table about four times as large as `live`, up to 16 MiB; what it holds moves along.
     pub(super) fn reserve(&mut self, live: usize) {
-        let wanted = (live * 4).next_power_of_two().max(64);
+        let wanted = (live * 4).next_power_of_two().clamp(64, 1 << 20);
         if wanted <= self.entries.len() {
             return;
         }
@@ -27,6 +27,10 @@ impl Ghosts {
         for ghost in old.into_iter().filter(|g| g.id != 0) {
             self.put(ghost.id, ghost.last);
         }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Ghost>()
     }
 
     fn at(&self, id: u64) -> usize {

@@ -58,7 +58,7 @@ impl EvictionPolicy for Lru {
         self.compact();
     }
 
-    fn removed(&mut self, region: u32, _last: UseWord, _why: Removal) {
+    fn removed(&mut self, region: u32, _id: u64, _last: UseWord, _why: Removal) {
         if let Some(birth) = self.births.get_mut(region as usize) {
             self.live -= usize::from(*birth != 0);
             *birth = 0;
@@ -118,7 +118,7 @@ mod tests {
         let (mut lru, mut table) = (Lru::default(), Table::default());
         for _ in 0..10_000 {
             table.insert(&mut lru, 1);
-            lru.removed(1, table.words[1], Removal::Invalidated);
+            lru.removed(1, 2, table.words[1], Removal::Invalidated);
         }
         assert!(lru.heap.len() < 100, "{}", lru.heap.len());
     }

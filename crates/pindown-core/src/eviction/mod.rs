@@ -10,6 +10,7 @@ mod s3fifo;
 mod shadow;
 
 pub use adaptive::Adaptive;
+pub(crate) use clock::mix;
 pub use clock::{UseClock, UseWord};
 pub(crate) use cost::CostModel;
 pub use lru::Lru;
@@ -72,8 +73,8 @@ pub trait EvictionPolicy: Send + Debug {
     fn name(&self) -> &'static str;
     /// A registration was published at time `now`.
     fn inserted(&mut self, new: Inserted, now: u64);
-    /// A registration left; `last` is its word. The slot may be named again by a later `inserted`.
-    fn removed(&mut self, region: u32, last: UseWord, why: Removal);
+    /// A registration left; `id` is its [`Inserted::id`], `last` its word. The slot may be named again by a later `inserted`.
+    fn removed(&mut self, region: u32, id: u64, last: UseWord, why: Removal);
     /// The next to give up, or `None` if all are held. It stays in until the cache reports it
     /// `removed`; if the cache finds it held after all, [`Uses::held`] says so in the next call.
     fn victim(&mut self, uses: &dyn Uses) -> Option<u32>;
@@ -82,6 +83,11 @@ pub trait EvictionPolicy: Send + Debug {
     /// [`UseClock::set_sampling`].
     fn sampling_shift(&self) -> Option<u32> {
         None
+    }
+    /// Bytes of what it remembers beside what is registered (evicted ids, simulations): bounded, however
+    /// many registrations there are.
+    fn arena_bytes(&self) -> usize {
+        0
     }
     /// Uses of sampled ids since the last call, oldest first, as [`UseClock::take_samples`] gave them.
     fn reused(&mut self, ids: &[u64], now: u64) {
@@ -184,7 +190,7 @@ pub(crate) mod testing {
         }
         pub(crate) fn evict(&mut self, policy: &mut dyn EvictionPolicy) -> Option<u32> {
             let region = policy.victim(self)?;
-            policy.removed(region, self.words[region as usize], Removal::Evicted);
+            policy.removed(region, u64::from(region) + 1, self.words[region as usize], Removal::Evicted);
             Some(region)
         }
     }
@@ -228,7 +234,9 @@ mod tests {
         for kind in PolicyKind::ALL {
             let (mut policy, mut table) = (kind.boxed(), Table::default());
             (0..64).for_each(|r| table.insert(&mut *policy, r));
-            (0..64).for_each(|r| policy.removed(r, table.words[r as usize], Removal::Invalidated));
+            (0..64).for_each(|r| {
+                policy.removed(r, u64::from(r) + 1, table.words[r as usize], Removal::Invalidated)
+            });
             assert_eq!(policy.victim(&table), None, "{kind:?}");
             table.insert(&mut *policy, 7);
             assert_eq!(table.evict(&mut *policy), Some(7), "{kind:?}");

@@ -96,7 +96,7 @@ impl EvictionPolicy for S3Fifo {
 
     fn inserted(&mut self, new: Inserted, now: u64) {
         let at = new.region as usize;
-        self.removed(new.region, UseWord::default(), Removal::Invalidated);
+        self.removed(new.region, new.id, UseWord::default(), Removal::Invalidated);
         self.slots.resize(self.slots.len().max(at + 1), Slot::default());
         self.last_birth = self.last_birth.wrapping_add(1).max(1);
         let in_main = self.ghosts.take(new.id).is_some();
@@ -108,7 +108,7 @@ impl EvictionPolicy for S3Fifo {
         self.compact();
     }
 
-    fn removed(&mut self, region: u32, last: UseWord, why: Removal) {
+    fn removed(&mut self, region: u32, _id: u64, last: UseWord, why: Removal) {
         let Some(slot) = self.slots.get_mut(region as usize).filter(|s| s.birth != 0) else { return };
         slot.birth = 0;
         self.live -= 1;

@@ -76,6 +76,14 @@ impl Shadow {
         }
     }
 
+    /// Memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        // A hash table's slot has a control byte and is one of eight that are not in use.
+        let slot = (size_of::<(u64, u32)>() + 1) * 8 / 7;
+        let members: usize = self.caches.iter().map(|c| c.members.capacity() * size_of::<u32>()).sum();
+        self.seen.capacity() * size_of::<Seen>() + self.ids.capacity() * slot + members
+    }
+
     /// A request for `id`, whose size and price are known when it was just registered.
     pub(super) fn access(&mut self, id: u64, new: Option<(u64, u64)>, now: u64, room: Room) {
         let Some(at) = self.find(id, new, now, room) else { return };

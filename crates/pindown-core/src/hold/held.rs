@@ -58,7 +58,13 @@ impl<P: Provider> Held<P> {
         seen: u64,
     ) -> Option<Self> {
         let (region, tag) = (NonNull::from(region), region.tag());
-        ThreadRecord::publish(slot, entry, seen, tag).then(|| Self { region, slot })
+        let slot: *const AtomicU64 = slot;
+        // SAFETY: a slot of a thread record, at a user address: what `drop` asks, so that where both are
+        // inlined it need not.
+        unsafe { std::hint::assert_unchecked(slot.addr() as isize > SINGLE.addr() as isize) };
+        // SAFETY: made of a reference just above.
+        let published = ThreadRecord::publish(unsafe { &*slot }, entry, seen, tag);
+        published.then(|| Self { region, slot })
     }
 
     /// A counted hold, valid if `entry` still holds `seen` once the count is visible.

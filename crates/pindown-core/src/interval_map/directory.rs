@@ -64,14 +64,13 @@ impl Chunk {
     }
 
     /// Also gives the pages of a lone region, which was entered for the chunk, entries of their own.
-    fn grow_leaf(&self) -> &Leaf {
-        let new: NonNull<Leaf> = fresh();
+    fn grow_leaf(&self, new: NonNull<Leaf>) -> &Leaf {
         let lone = Entry::load(&self.whole);
         let (start, end) = lone.extent();
         let is_whole_chunk = start == 0 && end >= CHUNK_PAGES;
         let is_lone = !lone.is_empty() && !is_whole_chunk;
         if is_lone {
-            // SAFETY: just made, and nobody else knows it.
+            // SAFETY: the caller just made it, and nobody else knows it.
             let leaf = unsafe { new.as_ref() };
             let pages = start..end.min(CHUNK_PAGES);
             leaf.add_filled(pages.end - pages.start);
@@ -155,17 +154,48 @@ pub(super) struct Directory {
 
 #[derive(Debug)]
 enum Chunks {
-    /// Reserved address space, backed where touched; and the numbers of the chunks that have a
-    /// leaf, for drop.
-    Flat(Reservation, std::sync::Mutex<Vec<u32>>),
+    /// Reserved address space, backed where touched.
+    Flat(Reservation, Leaves),
     /// Nodes from the heap, by the chunk's number / [`NODE`].
     Radix(Box<[AtomicUsize]>),
+}
+
+/// Where the leaves of a flat directory come from.
+#[derive(Debug)]
+struct Leaves {
+    /// Room for as many leaves as there are chunks, in huge pages where there are many: so that a lookup
+    /// among many regions seldom waits for the page table.
+    arena: Option<Reservation>,
+    taken: AtomicUsize,
+    /// Without an arena: the numbers of the chunks whose leaf is from the heap, for drop.
+    on_heap: std::sync::Mutex<Vec<u32>>,
+}
+
+impl Leaves {
+    fn new(host: &dyn Host) -> Self {
+        let arena = host.reserve_kept(CHUNKS * size_of::<Leaf>());
+        Self { arena, taken: AtomicUsize::new(0), on_heap: std::sync::Mutex::default() }
+    }
+
+    /// The leaf for a chunk that has none.
+    fn take(&self, number: u64) -> NonNull<Leaf> {
+        let Some(arena) = &self.arena else {
+            self.on_heap.lock().unwrap_or_else(|e| e.into_inner()).push(number as u32);
+            return fresh();
+        };
+        let at = self.taken.fetch_add(1, Ordering::Relaxed);
+        assert!(at < CHUNKS, "one leaf a chunk");
+        let leaves = std::ptr::with_exposed_provenance_mut::<Leaf>(arena.base);
+        // SAFETY: within the reservation, which has room for `CHUNKS` leaves; zeroes are an empty one.
+        let leaf = unsafe { leaves.add(at) };
+        NonNull::new(leaf).expect("a mapping is not at zero")
+    }
 }
 
 impl Directory {
     pub(super) fn new(host: Arc<dyn Host>) -> Self {
         let chunks = match host.reserve(CHUNKS * size_of::<Chunk>()) {
-            Some(reservation) if !cfg!(loom) => Chunks::Flat(reservation, std::sync::Mutex::default()),
+            Some(reservation) if !cfg!(loom) => Chunks::Flat(reservation, Leaves::new(&*host)),
             _ => Chunks::Radix((0..CHUNKS / NODE).map(|_| AtomicUsize::new(0)).collect()),
         };
         Self { chunks, host }
@@ -203,10 +233,10 @@ impl Directory {
         if let Some(leaf) = chunk.leaf() {
             return leaf;
         }
-        if let Chunks::Flat(_, leaves) = &self.chunks {
-            leaves.lock().unwrap_or_else(|e| e.into_inner()).push(number as u32);
-        }
-        chunk.grow_leaf()
+        chunk.grow_leaf(match &self.chunks {
+            Chunks::Flat(_, leaves) => leaves.take(number),
+            Chunks::Radix(_) => fresh(),
+        })
     }
 }
 
@@ -242,14 +272,14 @@ impl Drop for Directory {
     fn drop(&mut self) {
         match &mut self.chunks {
             Chunks::Flat(reservation, leaves) => {
-                for number in std::mem::take(leaves.get_mut().unwrap_or_else(|e| e.into_inner())) {
-                    let chunk = flat(reservation, number as usize);
-                    chunk.free_leaf();
-                    chunk.leaf.store(0, Ordering::Relaxed);
-                }
+                let on_heap = leaves.on_heap.get_mut().unwrap_or_else(|e| e.into_inner());
+                on_heap.drain(..).for_each(|number| flat(reservation, number as usize).free_leaf());
                 let Reservation { base, len_bytes, wiped_on_fork } = *reservation;
-                // SAFETY: it came from this host's `reserve`; the directory goes with it.
-                unsafe { self.host.release(Reservation { base, len_bytes, wiped_on_fork }) }
+                // SAFETY: both came from this host; the directory goes with them.
+                unsafe {
+                    self.host.release(Reservation { base, len_bytes, wiped_on_fork });
+                    leaves.arena.take().into_iter().for_each(|arena| self.host.release(arena));
+                }
             }
             Chunks::Radix(nodes) => nodes.iter().for_each(free_node),
         }

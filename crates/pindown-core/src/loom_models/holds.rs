@@ -36,7 +36,11 @@ fn region(pinned: &'static Pinned) -> NewRegion<DeviceProvider> {
 impl World {
     fn new() -> Arc<Self> {
         let registry: &'static Registry = Box::leak(Box::new(Registry::new()));
-        let world = Self { slab: Slab::new(), registry, entries: [AtomicU64::new(0), AtomicU64::new(0)] };
+        let world = Self {
+            slab: Slab::new(std::sync::Arc::new(super::device::ModelHost { slots: true })),
+            registry,
+            entries: [AtomicU64::new(0), AtomicU64::new(0)],
+        };
         world.insert(0);
         Arc::new(world)
     }

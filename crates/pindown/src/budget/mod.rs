@@ -1,6 +1,7 @@
 //! How much to keep, from what the system allows.
 
 mod cgroup;
+pub mod kernel_memory;
 
 /// One bound on registered memory, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -44,6 +44,7 @@ pub struct Everything<P: Provider> {
     cache: Cache<P>,
     access: Access,
     max_segments: usize,
+    longest_bytes: usize,
     process: Process,
     /// The device's key of all memory, if it has one; asked for on first use.
     implicit: OnceLock<Option<P::Key>>,
@@ -59,10 +60,12 @@ struct Found {
 impl<P: Provider> Cache<P> {
     /// Keys for any memory, with rights `access`. See [`Everything`].
     pub fn everything(&self, access: Access) -> Everything<P> {
+        let caps = self.provider().caps();
         Everything {
             cache: self.clone(),
             access,
-            max_segments: SEGMENTS.min(self.provider().caps().max_segments),
+            max_segments: SEGMENTS.min(caps.max_segments),
+            longest_bytes: usize::try_from(caps.max_region_bytes).unwrap_or(usize::MAX),
             process: Process::current(),
             implicit: OnceLock::new(),
             maps: OnceLock::new(),
@@ -148,9 +151,8 @@ impl<P: Provider> Everything<P> {
 
     /// Where a registration that begins at `at` must end.
     fn longest_from(&self, at: usize) -> usize {
-        let most = usize::try_from(self.cache.provider().caps().max_region_bytes).unwrap_or(usize::MAX);
         let first = at & !(PAGE_SIZE - 1);
-        first.saturating_add((most & !(PAGE_SIZE - 1)).max(PAGE_SIZE))
+        first.saturating_add((self.longest_bytes & !(PAGE_SIZE - 1)).max(PAGE_SIZE))
     }
 
     fn acquire(&self, at: usize, len: usize) -> Result<Registration<P>, AcquireError> {

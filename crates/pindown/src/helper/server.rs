@@ -62,18 +62,17 @@ impl Server {
     /// [`HelperError`]: CAP_BPF and CAP_PERFMON are needed for the programs, and write access to the
     /// directory of `path`.
     pub fn start(path: &Path, variant: Option<Variant>, limits: Limits) -> Result<Self, HelperError> {
-        Self::start_without(path, variant, limits, None)
+        Self::listen(path, Engine::new(variant, None)?, limits)
     }
 
     /// [`start`](Self::start) with programs left out, to show what they are for.
+    #[cfg(feature = "test-hooks")]
     #[doc(hidden)]
-    pub fn start_without(
-        path: &Path,
-        variant: Option<Variant>,
-        limits: Limits,
-        hidden: Option<&str>,
-    ) -> Result<Self, HelperError> {
-        let engine = Engine::new(variant, hidden)?;
+    pub fn start_without(path: &Path, limits: Limits, hidden: &str) -> Result<Self, HelperError> {
+        Self::listen(path, Engine::new(None, Some(hidden))?, limits)
+    }
+
+    fn listen(path: &Path, engine: Engine, limits: Limits) -> Result<Self, HelperError> {
         let socket = |source| HelperError::Socket { path: path.display().to_string(), source };
         let listener =
             seqpacket::from_systemd().map_or_else(|| seqpacket::listen(path), Ok).map_err(socket)?;

@@ -28,6 +28,7 @@ impl Chosen {
 /// The best monitor that starts here: eBPF (own capabilities or a helper), else userfaultfd, else one
 /// that caches nothing and is always right.
 pub fn auto() -> Chosen {
+    #[cfg_attr(not(any(feature = "uffd", feature = "ebpf")), allow(unused_mut))]
     let mut passed_over = Vec::new();
     #[cfg(feature = "ebpf")]
     match super::ebpf::EbpfMonitor::open(&Default::default()).and_then(started) {

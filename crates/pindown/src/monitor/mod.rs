@@ -9,6 +9,7 @@ mod none;
 mod uffd;
 mod uncached;
 
+#[cfg(any(feature = "uffd", feature = "ebpf"))]
 pub(crate) use auto::explain;
 pub use auto::{Chosen, auto};
 pub use manual::Manual;

@@ -28,7 +28,7 @@ pub fn facilities() -> Vec<Fact> {
         wp_async(),
     ];
     all.extend(proc_files());
-    all.extend([membarrier(), multigrain_ctime(), bpf(), btf(), lockdown(), kdreg2(), rdma()]);
+    all.extend([membarrier(), multigrain_ctime(), pressure(), bpf(), btf(), lockdown(), kdreg2(), rdma()]);
     all
 }
 
@@ -143,6 +143,13 @@ fn multigrain_ctime() -> Fact {
     let remedy = "use Linux 6.13 or newer, or seal memfds (F_SEAL_SHRINK and F_SEAL_FUTURE_WRITE): else the \
                   uffd monitor does not cache them";
     Fact::either(files::has_multigrain_ctime(), "multigrain ctime", "statx(2) of a changing memfd", remedy)
+}
+
+fn pressure() -> Fact {
+    let remedy = "use Linux 6.5 or newer with CONFIG_PSI (5.2 as root; psi=1 at boot where it is off): without \
+                  it caches keep what they have when the machine is short of memory";
+    let works = crate::sys::pressure::Pressure::watch().is_ok();
+    Fact::either(works, "memory pressure events", "a trigger in /proc/pressure/memory", remedy)
 }
 
 fn bpf() -> Fact {

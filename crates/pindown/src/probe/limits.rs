@@ -1,6 +1,7 @@
 //! Limits that registrations run into.
 
 use super::{cgroup, status_field};
+use crate::budget::kernel_memory::KernelMemory;
 use crate::sys::headroom;
 use crate::sys::limits::{binding_memlock_bytes, memlock_bytes, open_files};
 use crate::sys::procmap::ProcMap;
@@ -29,6 +30,8 @@ pub fn limits() -> Vec<LimitFact> {
     all.extend(mappings());
     all.push(descriptors());
     all.push(memory());
+    all.push(default_budget());
+    all.extend(crate::budget::kernel_memory::ALL.iter().map(kernel_memory));
     all
 }
 
@@ -120,6 +123,34 @@ fn memory() -> LimitFact {
         source,
         remedy: "pinned pages cannot be reclaimed: keep max_bytes well below it, or raise it (memory.max, \
                  --memory)",
+    }
+}
+
+fn default_budget() -> LimitFact {
+    LimitFact {
+        name: "default max_bytes",
+        value: crate::budget::default_max_bytes(u64::MAX),
+        unit: "bytes",
+        binds: false,
+        source: "7/8 of RLIMIT_MEMLOCK, 1/2 of the cgroup's limit, 1/2 of memory: the least",
+        remedy: "what a cache registers at most unless max_bytes says otherwise; refusals lower it for a while",
+    }
+}
+
+/// The price of a GiB of 4 KiB pages, in 64 KiB registrations.
+fn kernel_memory(of: &KernelMemory) -> LimitFact {
+    let name = match of.provider {
+        "io-uring" => "kernel memory, io-uring",
+        "verbs" => "kernel memory, verbs",
+        _ => "kernel memory, odp",
+    };
+    LimitFact {
+        name,
+        value: Some(of.bytes(1 << 18, 1 << 14)),
+        unit: "bytes",
+        binds: false,
+        source: of.source,
+        remedy: "estimated for each GiB registered in pieces of 64 KiB, beside the pages themselves",
     }
 }
 

@@ -29,27 +29,26 @@ impl Default for LinuxHost {
 
 impl Host for LinuxHost {
     fn reserve(&self, bytes: usize) -> Option<Reservation> {
-        let mut reservation = self.reserve_kept(bytes)?;
+        let mut reservation = map(bytes)?;
         let at = reservation.base as *mut libc::c_void;
-        // SAFETY: advice on the mapping just made, whose present content it does not change.
-        reservation.wiped_on_fork = unsafe { libc::madvise(at, bytes, libc::MADV_WIPEONFORK) } == 0;
+        // SAFETY: advice on the mapping just made, whose present content neither kind changes.
+        unsafe {
+            libc::madvise(at, bytes, libc::MADV_NOHUGEPAGE);
+            reservation.wiped_on_fork = libc::madvise(at, bytes, libc::MADV_WIPEONFORK) == 0;
+        }
         Some(reservation)
     }
 
     fn reserve_kept(&self, bytes: usize) -> Option<Reservation> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing else.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0) };
-        if at == libc::MAP_FAILED {
-            return None;
-        }
-        // SAFETY: advice on the mapping just made; neither kind changes its present content.
+        let reservation = map(bytes)?;
+        let small = bytes.min(HUGE_AFTER_BYTES);
+        // SAFETY: advice on parts of the mapping just made; no content changes.
         unsafe {
-            libc::madvise(at, bytes, libc::MADV_DONTDUMP);
-            libc::madvise(at, bytes, libc::MADV_NOHUGEPAGE);
+            libc::madvise(reservation.base as *mut libc::c_void, small, libc::MADV_NOHUGEPAGE);
+            let rest = (reservation.base + small) as *mut libc::c_void;
+            libc::madvise(rest, bytes - small, libc::MADV_HUGEPAGE);
         }
-        Some(Reservation { base: at as usize, len_bytes: bytes, wiped_on_fork: false })
+        Some(reservation)
     }
 
     unsafe fn release(&self, reservation: Reservation) {
@@ -85,6 +84,23 @@ impl Host for LinuxHost {
     fn now_ns(&self) -> u64 {
         super::clock_ns(libc::CLOCK_MONOTONIC).unwrap_or(0)
     }
+}
+
+/// Up to here a reservation that fills from its start is in small pages: small caches stay small.
+const HUGE_AFTER_BYTES: usize = 2 << 20;
+
+/// Zeroed memory, backed where it is touched, left out of core dumps.
+fn map(bytes: usize) -> Option<Reservation> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing else.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: advice on the mapping just made; its content does not change.
+    unsafe { libc::madvise(at, bytes, libc::MADV_DONTDUMP) };
+    Some(Reservation { base: at as usize, len_bytes: bytes, wiped_on_fork: false })
 }
 
 fn register_membarrier() -> io::Result<()> {

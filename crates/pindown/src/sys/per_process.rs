@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use super::process::Process;
+
 /// A lazily made global of one process.
 ///
 /// After a fork the parent's value may have been copied while one of its locks was held by a thread
@@ -11,7 +13,7 @@ pub(crate) struct PerProcess<T> {
 }
 
 struct Owned<T> {
-    process: u32,
+    process: Process,
     value: T,
 }
 
@@ -22,7 +24,7 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
 
     /// This process's value, made by `make` if there is none yet.
     pub(crate) fn get(&'static self, make: impl Fn() -> T) -> &'static T {
-        let process = std::process::id();
+        let process = Process::current();
         loop {
             let seen = self.current.load(Ordering::Acquire);
             // SAFETY: null, or a box that was leaked below and is never freed once stored.

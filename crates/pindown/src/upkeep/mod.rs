@@ -22,6 +22,7 @@ const KEPT_UNDER_PRESSURE: (u64, u64) = (1, 2);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) idle: Option<Duration>,
+    pub(crate) max_age: Option<Duration>,
     pub(crate) sweep: bool,
     pub(crate) pressure: bool,
     pub(crate) export: bool,
@@ -40,8 +41,8 @@ pub(crate) struct Upkeep {
 
 impl Upkeep {
     pub(crate) fn new(settings: Settings) -> Self {
-        let quarter = settings.idle.map_or(TICK, |idle| idle / 4);
-        let period = quarter.clamp(Duration::from_millis(5), TICK);
+        let shortest = settings.idle.into_iter().chain(settings.max_age).min();
+        let period = shortest.map_or(TICK, |least| least / 4).clamp(Duration::from_millis(5), TICK);
         Self {
             next: Instant::now(),
             period,
@@ -67,6 +68,9 @@ impl Upkeep {
         self.next = now + self.period;
         if let Some(idle) = &mut self.idle {
             idle.tick(cache, now);
+        }
+        if cache.config().max_age.is_some() {
+            cache.expire_old();
         }
         if self.pressure.as_ref().is_some_and(Pressure::was_short) {
             relieve(cache);

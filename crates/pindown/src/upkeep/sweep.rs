@@ -11,6 +11,8 @@ use crate::sys::procmap::ProcMap;
 const BATCH: usize = 64;
 /// Of a core, the sweep takes one part in so many.
 const SHARE: u32 = 200;
+/// A process that was stopped for long does not make up for it at once.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// Goes round through all registrations, a little at each tick.
 #[derive(Debug)]
@@ -32,7 +34,8 @@ impl Sweep {
         if !procmap.has_query() {
             return self.pass_over_maps(cache, now);
         }
-        let since = self.last.replace(now).map_or(Duration::from_millis(100), |last| now - last);
+        let since =
+            self.last.replace(now).map_or(Duration::from_millis(100), |last| (now - last).min(LONGEST));
         let end = now + since / SHARE;
         let begin = self.from;
         loop {

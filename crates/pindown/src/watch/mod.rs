@@ -22,6 +22,8 @@
 //! Defined: an overflow (or anything lost) reports every region as [`Extent::Whole`]. A cookie names one
 //! region; registering it twice is [`WatchError::CookieInUse`]. Regions may overlap. A region stays
 //! registered when it changes, also when all of it is unmapped, and reports what is mapped there later.
+//! A range of which nothing is mapped is refused by userfaultfd and the tracepoint variant of eBPF; the
+//! fexit variant watches it as if it had just been unmapped.
 //! In a forked child the generation never equals that of a batch, each read reports every region, and
 //! nothing can be registered: open another.
 //!

@@ -7,7 +7,7 @@ use super::super::event::{Event, Group};
 use super::super::mapping::disk_dir;
 use super::super::scene::Scene;
 use super::super::traits::Traits;
-use crate::sys::{self, Source, Span, Via};
+use crate::sys::{self, PAGE_BYTES, Source, Span, Via};
 
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
@@ -23,6 +23,8 @@ pub(crate) const EVENTS: &[Event] = &[
     event("fallocate-insert-range", |s| fallocate(s, libc::FALLOC_FL_INSERT_RANGE, s.one_page())),
     event("ftruncate-by-other-process", truncate_elsewhere),
     event("punch-hole-by-other-process", punch_elsewhere),
+    event("open-o-trunc-by-other-process", |s| run_elsewhere(s, "open-truncating")),
+    event("collapse-by-other-process", |s| run_elsewhere(s, "collapse")),
     event("uring-ftruncate-and-back", uring_truncate),
     event("uring-fallocate-punch-hole", uring_punch),
     event("o-direct-write", |s| write_over(s, libc::O_DIRECT)),
@@ -67,14 +69,15 @@ fn run_elsewhere(scene: &Scene, what: &str) -> io::Result<()> {
 
 /// The other process's part of [`truncate_elsewhere`] and [`punch_elsewhere`].
 pub(crate) fn in_other_process(what: &str, path: &str, len_bytes: usize) -> io::Result<()> {
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(path)?;
+    let mut open = std::fs::OpenOptions::new();
+    let file = open.read(true).write(true).truncate(what == "open-truncating").open(path)?;
     match what {
-        "truncate" => {
-            file.set_len(0)?;
-            file.set_len(len_bytes as u64)
-        }
-        _ => sys::fallocate(&file, PUNCH, 0, len_bytes),
+        "truncate" => file.set_len(0)?,
+        "collapse" => sys::fallocate(&file, libc::FALLOC_FL_COLLAPSE_RANGE, 0, PAGE_BYTES)?,
+        "punch" => sys::fallocate(&file, PUNCH, 0, len_bytes)?,
+        _ => {}
     }
+    file.set_len(len_bytes as u64)
 }
 
 fn uring_truncate(scene: &mut Scene) -> io::Result<()> {

@@ -13,6 +13,7 @@ use crate::sys::bpf;
 use crate::sys::bpf_pages::{Filter, Record, Shared, Status};
 use crate::sys::bpf_ring::BpfRing;
 use crate::sys::fork::PrivateFd;
+use crate::sys::process::Process;
 
 /// How long a drain waits for a record that is being written: its program runs for well under a
 /// microsecond unless it was preempted, which is not worth waiting for.
@@ -58,7 +59,7 @@ pub(crate) struct Client {
     /// Records consumed, and drops already reported. Touched by the one drainer.
     consumed: AtomicU64,
     dropped: AtomicU64,
-    owner: u32,
+    owner: Process,
     sponsor: Sponsor,
 }
 
@@ -74,7 +75,7 @@ impl Client {
             service,
             consumed: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-            owner: std::process::id(),
+            owner: Process::current(),
             sponsor,
         })
     }
@@ -86,7 +87,7 @@ impl Client {
 
     /// Whether this is the process that was enrolled, not a forked child.
     pub(crate) fn is_owner(&self) -> bool {
-        std::process::id() == self.owner
+        self.owner.is_current()
     }
 
     /// Readable when there are records, if `filter.wake` is set.

@@ -52,7 +52,7 @@ pub(crate) fn load(wanted: Option<Variant>, hidden: Option<&str>) -> Result<Load
         return Err(refused("eBPF on this architecture", "only x86-64 system calls are known to it"));
     }
     if !may_load() {
-        return Err(refused("CAP_BPF and CAP_PERFMON", "not both are this process's"));
+        return Err(refused("CAP_BPF and CAP_PERFMON", "this process lacks one or both"));
     }
     let btf = Btf::from_sys_fs().map_err(|e| refused("the kernel's BTF", e))?;
     match wanted {

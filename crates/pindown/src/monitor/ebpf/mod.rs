@@ -56,10 +56,9 @@ pub struct EbpfOptions {
     pub loader: Loader,
     /// Bytes of the ring of records, 32 a record; a power of two. `None`: 256 KiB.
     pub ring_bytes: Option<usize>,
-    /// A test switch: the programs of these names (separated by commas) are not attached, and the
-    /// self-test must notice.
-    #[doc(hidden)]
-    pub hidden: Option<String>,
+    /// The programs of these names (separated by commas) are not attached, and the self-test must notice.
+    #[cfg(test)]
+    pub(crate) hidden: Option<String>,
 }
 
 /// See the [module](self).
@@ -189,7 +188,11 @@ fn neither(own: MonitorError, path: &std::path::Path, helped: &MonitorError) -> 
 
 fn own_client(options: &EbpfOptions) -> Result<Client, MonitorError> {
     let failed = |what| move |source| MonitorError::Io { what, source };
-    let engine = Engine::own(options.variant, options.hidden.as_deref())?;
+    #[cfg(test)]
+    let hidden = options.hidden.as_deref();
+    #[cfg(not(test))]
+    let hidden = None;
+    let engine = Engine::own(options.variant, hidden)?;
     let me = bpf::pidfd_open(std::process::id()).map_err(failed("pidfd_open"))?;
     let ring_bytes = options.ring_bytes.unwrap_or(DEFAULT_RING_BYTES);
     let fds = engine.enrol(me.as_fd(), ring_bytes).map_err(failed("enrolling this process"))?;

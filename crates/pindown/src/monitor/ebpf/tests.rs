@@ -107,10 +107,11 @@ fn each_munmap_is_seen_before_it_returns() {
     assert_eq!(missed, 0);
 }
 
-/// A tenth, unless `PINDOWN_TEST_SCALE` says by what to divide: 1 for the full run (half a minute).
+/// A tenth; all with `PINDOWN_LONG` (half a minute); `PINDOWN_TEST_SCALE` says by what else to divide.
 fn munmaps(full: u32) -> u32 {
     let scale = std::env::var("PINDOWN_TEST_SCALE").ok().and_then(|s| s.parse::<u32>().ok());
-    full / scale.unwrap_or(10)
+    let usual = if std::env::var_os("PINDOWN_LONG").is_some() { 1 } else { 10 };
+    full / scale.unwrap_or(usual)
 }
 
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(60);

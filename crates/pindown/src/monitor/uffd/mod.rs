@@ -22,6 +22,7 @@ use pindown_core::{
 use self::arm::{Armed, Ground};
 use self::hub::{Hub, Listener};
 use crate::sys::fork::Descriptor;
+use crate::sys::process::Process;
 use crate::sys::{files, uffd};
 
 /// How long a lookup waits for changes under way: the reader and the changing thread need some
@@ -69,7 +70,7 @@ const WAIVED: &[&str] = &["MADV_GUARD_INSTALL", "shmat(SHM_REMAP)"];
 #[derive(Debug)]
 pub struct Uffd {
     options: UffdOptions,
-    process: u32,
+    process: Process,
     multigrain_ctime: bool,
     joined: RwLock<Option<(Arc<Hub>, Listener)>>,
     /// For [`settle`](Monitor::settle), without the lock.
@@ -84,7 +85,8 @@ pub struct UffdOptions {
     /// memory at an address which another thread is still unmapping can find the old registration.
     /// Only for programs in which no two threads map and unmap at a time. Default: true.
     pub settle: bool,
-    /// For the test that shows what the grace period is for. Unsound when false.
+    /// For the test that shows what the grace period is for. Unsound when false; not in release builds.
+    #[cfg(debug_assertions)]
     #[doc(hidden)]
     pub grace: bool,
 }
@@ -94,7 +96,11 @@ const IN_GRACE: Subscription =
 
 impl Default for UffdOptions {
     fn default() -> Self {
-        Self { settle: true, grace: true }
+        Self {
+            settle: true,
+            #[cfg(debug_assertions)]
+            grace: true,
+        }
     }
 }
 
@@ -108,7 +114,7 @@ impl Uffd {
     pub fn with_options(options: UffdOptions) -> Self {
         Self {
             options,
-            process: std::process::id(),
+            process: Process::current(),
             multigrain_ctime: files::has_multigrain_ctime(),
             joined: RwLock::new(None),
             descriptor: OnceLock::new(),
@@ -116,7 +122,7 @@ impl Uffd {
     }
 
     fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        !self.process.is_current()
     }
 
     /// Arms `range`, or says why it is not to be cached.
@@ -141,7 +147,11 @@ impl Uffd {
     }
 
     fn is_in_grace(&self, hub: &Hub, range: PageRange) -> bool {
-        self.options.grace && hub.grace.contains(range)
+        #[cfg(debug_assertions)]
+        if !self.options.grace {
+            return false;
+        }
+        hub.grace.contains(range)
     }
 }
 

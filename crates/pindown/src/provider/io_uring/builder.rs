@@ -154,6 +154,7 @@ impl UringBuilder {
             process: Process::current(),
             mappings: Mappings::open(),
             helpers: Helpers::default(),
+            threads: std::thread::available_parallelism().map_or(2, |n| n.get()).clamp(2, 8),
         })
     }
 

@@ -4,7 +4,7 @@
 //! of the ring's table of fixed buffers; an [`UringKey`] names the slot and the addresses it stands for.
 //!
 //! ```
-//! use io_uring::{IoUring, opcode, types};
+//! use io_uring::{IoUring, types};
 //! use pindown::provider::io_uring::UringProvider;
 //! use pindown::{Access, PageRange, Provider};
 //!
@@ -18,7 +18,7 @@
 //!
 //! let null = std::fs::File::create("/dev/null")?;
 //! let fd = types::Fd(std::os::fd::AsRawFd::as_raw_fd(&null));
-//! let write = opcode::WriteFixed::new(fd, data.as_ptr(), data.len() as u32, key.buf_index()).build();
+//! let write = key.write_fixed(fd, data.as_ptr(), data.len())?.build();
 //! // SAFETY: `data` outlives the request, which is waited for.
 //! unsafe { ring.submission().push(&write) }?;
 //! ring.submit_and_wait(1)?;
@@ -67,6 +67,7 @@ mod key;
 mod mappings;
 mod mover;
 mod refusal;
+mod requests;
 mod slots;
 
 use std::io;
@@ -80,6 +81,7 @@ use self::helpers::Helpers;
 pub use self::key::{UringKey, UringMr};
 use self::mappings::Mappings;
 pub use self::mover::Mover;
+pub use self::requests::RequestError;
 use self::slots::Slots;
 use crate::sys::process::Process;
 use crate::sys::uring;
@@ -96,6 +98,8 @@ pub struct UringProvider {
     process: Process,
     mappings: Mappings,
     helpers: Helpers,
+    /// Processors, asked for once: the answer comes from files.
+    threads: usize,
 }
 
 /// Whose the table of buffers is.
@@ -274,7 +278,8 @@ unsafe impl Provider for UringProvider {
         caps.max_regions = u64::from(self.slots.count());
         caps.max_region_bytes = uring::MAX_BUFFER_BYTES;
         // Pinning is work for the processor; short ranges take turns at the ring besides.
-        caps.register_threads = thread::available_parallelism().map_or(2, |n| n.get()).clamp(2, 8);
+        caps.register_threads = self.threads;
+        crate::budget::kernel_memory::IO_URING.tell(&mut caps);
         caps
     }
 

@@ -23,6 +23,8 @@ pub(super) fn caps(attr: &DeviceAttr, pd: &Pd, on_demand: bool, fork: ForkState)
             longest_on_demand(attr.max_mr_size_bytes, |bytes| pd.can_register_on_demand(bytes));
         caps.coherent = true;
     }
+    use crate::budget::kernel_memory::{VERBS, VERBS_ON_DEMAND};
+    if on_demand { &VERBS_ON_DEMAND } else { &VERBS }.tell(&mut caps);
     if fork == ForkState::Enabled {
         caps.max_regions = caps.max_regions.min(vma_headroom() / 2);
     }

@@ -88,7 +88,7 @@ impl Verbs {
     /// # Errors
     ///
     /// `ErrorKind::Unsupported` where rdma-core or its driver does not offer it (soft-RoCE from rdma-core
-    /// 57); EFAULT for a range with holes; ENOMEM.
+    /// 57); EFAULT for a range with holes; ENOMEM; EINVAL from soft-RoCE for a region without local write.
     pub fn prefetch(&self, key: Key, range: PageRange, access: Access) -> io::Result<()> {
         self.advise(key, range, if access.is_write() { Advice::PrefetchWrite } else { Advice::Prefetch })
     }

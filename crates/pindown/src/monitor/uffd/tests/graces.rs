@@ -56,6 +56,7 @@ fn storm(rig: &Rig) -> Subscription {
     rig.subscribe(storm.pages(0, 4))
 }
 
+#[cfg(debug_assertions)] // release builds always have it
 #[test]
 fn without_the_grace_period_it_would_be_cached_at_once() {
     let Some(rig) = Rig::with_options(UffdOptions { grace: false, ..UffdOptions::default() }) else { return };
