@@ -1,5 +1,6 @@
 //! Where address space or membarrier is not to be had, the cache does without: under `ulimit -v` (no flat
-//! table, no flat records), and under valgrind (no membarrier(2): holds are counted).
+//! table, no flat records), and under a valgrind that does not know membarrier(2) (holds are counted; 3.19
+//! knows it). Memory errors fail the test.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use pindown::core::sim::Sim;
 use pindown::monitor::Manual;
 use pindown::{Access, Config, Host, LinuxHost, PAGE_SIZE, PageRange};
 
-const REGIONS: usize = 600;
+const REGIONS: usize = 200;
 const BASE: usize = 0x10_0000_0000;
 
 /// Runs `exercise` alone in a process that `program` starts. The output, if it succeeded.
@@ -39,7 +40,7 @@ fn under_valgrind() {
     }
     let quiet = ["--quiet", "--error-exitcode=9"];
     let said = exercised_by("valgrind", &quiet).unwrap_or_else(|said| panic!("{said}"));
-    assert!(said.contains("fence: false"), "{said}");
+    assert!(said.contains("fence: "), "{said}");
 }
 
 #[test]
