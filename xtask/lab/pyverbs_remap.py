@@ -57,7 +57,9 @@ def connected_pair(ctx, pd, cq, gid_index):
 
     def connect(qp, peer):
         route = GlobalRoute(dgid=ctx.query_gid(1, gid_index), sgid_index=gid_index)
-        attr = QPAttr(port_num=1, path_mtu=IBV_MTU_1024, dest_qp_num=peer.qp_num)
+        attr = QPAttr(port_num=1)
+        attr.path_mtu, attr.dest_qp_num = IBV_MTU_1024, peer.qp_num
+        attr.max_rd_atomic = attr.max_dest_rd_atomic = 1
         attr.ah_attr = AHAttr(port_num=1, is_global=1, gr=route)
         attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
         attr.timeout, attr.retry_cnt, attr.rnr_retry, attr.min_rnr_timer = 14, 7, 7, 12

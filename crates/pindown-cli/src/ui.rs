@@ -79,3 +79,53 @@ pub(crate) fn duration(ns: u64) -> String {
         _ => format!("{:.1} ms", ns as f64 / 1e6),
     }
 }
+
+/// Columns that output may take: the terminal's; any number where there is none.
+pub(crate) fn columns() -> usize {
+    if std::io::stdout().is_terminal() { crate::sys::window_size().0 } else { usize::MAX }
+}
+
+/// `text` with its lines broken between words. Colours take no room.
+pub(crate) fn wrapped(text: &str, columns: usize) -> String {
+    let (mut out, mut used) = (String::new(), 0);
+    for word in text.split(' ') {
+        let length = visible(word);
+        match used {
+            0 => used = length,
+            _ if used + 1 + length > columns => {
+                out.push('\n');
+                used = length;
+            }
+            _ => {
+                out.push(' ');
+                used += 1 + length;
+            }
+        }
+        out.push_str(word);
+    }
+    out
+}
+
+/// Characters of a word that are seen: all but colours.
+fn visible(word: &str) -> usize {
+    let mut in_colour = false;
+    let seen = |c: &char| {
+        let hidden = in_colour || *c == '\x1b';
+        in_colour = hidden && *c != 'm';
+        !hidden
+    };
+    word.chars().filter(seen).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_break_between_words_and_colours_take_no_room() {
+        assert_eq!(wrapped("aa bb cc", 5), "aa bb\ncc");
+        assert_eq!(wrapped("aa bb cc", usize::MAX), "aa bb cc");
+        assert_eq!(wrapped("\x1b[1;31maa bb\x1b[0m cc", 5), "\x1b[1;31maa bb\x1b[0m\ncc");
+        assert_eq!(wrapped("longer than that", 3), "longer\nthan\nthat");
+    }
+}

@@ -193,3 +193,31 @@ fn coherence_of_uffd_holds_where_it_caches() {
         assert!(report["hazards"].as_u64() >= Some(20), "{report}");
     }
 }
+
+#[test]
+fn bench_prints_the_contracts_figures_and_checks_answers() {
+    let figures = ["--figure", "check", "--figure", "window_registered_ratio", "--figure", "hit_same_1t"];
+    let args = [&["bench", "--monitor", "manual", "--rounds", "1", "--json"][..], &figures].concat();
+    let Some((report, status)) = json(&args) else { return };
+    assert_eq!(status, 0, "{report}");
+    let figure = |name: &str| {
+        let all = report["figures"].as_array().expect("figures");
+        all.iter().find(|f| f["name"] == name).unwrap_or_else(|| panic!("no {name}")).clone()
+    };
+    assert_eq!(figure("check")["pindown"], 0.0);
+    let ratio = figure("window_registered_ratio")["pindown"].as_f64().unwrap();
+    assert!((1.0..2.5).contains(&ratio), "{ratio}");
+    let hit = figure("hit_same_1t");
+    assert!(hit["pindown"].as_f64() > Some(0.0) && hit["floor"].as_f64() > Some(0.0) && hit["ucx"].is_null());
+}
+
+#[test]
+fn bench_without_the_peers_program_says_how_to_get_it() {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_pindown"));
+    let output = bench.args(["bench", "--peer", "ucx", "--figure", "check"]).output().unwrap();
+    if output.status.code() == Some(3) {
+        assert!(String::from_utf8_lossy(&output.stderr).contains("cargo xtask bench-peers"));
+    } else {
+        assert_eq!(output.status.code(), Some(0), "built beside: then it runs");
+    }
+}

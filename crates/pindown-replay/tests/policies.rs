@@ -58,7 +58,9 @@ fn measured(scenario: &suite::Scenario) -> Vec<(f64, f64)> {
         let least = suite::Least::committed(scenario, share).expect("in the table").ns();
         (adaptive.cost_ns as f64 / least as f64, adaptive.cost_ns as f64 / lru.cost_ns as f64)
     };
-    suite::Share::all().map(ratios).collect()
+    // By regions too with PINDOWN_LONG.
+    let long = std::env::var_os("PINDOWN_LONG").is_some();
+    suite::Share::all().filter(|share| long || !share.by_regions).map(ratios).collect()
 }
 
 fn mean(ratios: &[(f64, f64)]) -> f64 {

@@ -89,8 +89,8 @@ pub struct Exported {
     pub stats: Stats,
 }
 
-/// The caches of all running processes that this user may see: its own, or, for root, everybody's (of its
-/// pid namespace).
+/// The caches of all running processes that this user may see: its own, or, for root, everybody's, those in
+/// containers too.
 pub fn running() -> Vec<Exported> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = processes.filter_map(|p| p.file_name().to_str()?.parse().ok());
@@ -101,10 +101,19 @@ pub fn running() -> Vec<Exported> {
 
 /// What a forked child has inherited bears its parent's number.
 fn of_process(pid: u32) -> impl Iterator<Item = Exported> {
-    let descriptors = fs::read_dir(Path::new("/proc").join(format!("{pid}/fd"))).into_iter().flatten();
+    let process = Path::new("/proc").join(pid.to_string());
+    let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten();
     let files = descriptors.flatten().map(|d| d.path()).filter(|file| is_page(file));
-    let texts = files.filter_map(|file: PathBuf| fs::read_to_string(file).ok());
-    texts.filter_map(|text| parse(&text)).filter(move |e| e.pid == pid)
+    let found: Vec<_> = files.filter_map(|file: PathBuf| parse(&fs::read_to_string(file).ok()?)).collect();
+    let own = if found.is_empty() { None } else { own_number(&process) };
+    found.into_iter().filter(move |e| Some(e.pid) == own).map(move |e| Exported { pid, ..e })
+}
+
+/// Its pid as it sees itself: the last of those in nested namespaces (`NSpid` in proc_pid_status(5), Linux 4.1).
+fn own_number(process: &Path) -> Option<u32> {
+    let status = fs::read_to_string(process.join("status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().last()?.parse().ok()
 }
 
 fn is_page(descriptor: &Path) -> bool {

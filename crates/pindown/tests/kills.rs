@@ -5,6 +5,7 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -53,29 +54,44 @@ fn supervise() {
 struct Victim {
     process: Child,
     lines: BufReader<ChildStdout>,
+    heard_bytes: usize,
 }
 
 impl Victim {
     fn start() -> Self {
         let mut process = again(TEST, "busy").stdout(Stdio::piped()).spawn().expect("this binary starts");
         let lines = BufReader::new(process.stdout.take().expect("piped"));
-        Self { process, lines }
+        Self { process, lines, heard_bytes: 0 }
     }
 
-    /// The next line that is not the test harness's.
+    /// The next line that is not the test harness's. Both processes say much: silence is a hang.
     fn hear(&mut self) -> String {
         loop {
             let mut line = String::new();
-            assert_ne!(
-                self.lines.read_line(&mut line).expect("text"),
-                0,
-                "it ended: {:?}",
-                self.process.wait()
-            );
+            assert!(!self.lines.buffer().is_empty() || self.is_readable(), "silent for a minute");
+            let bytes = self.lines.read_line(&mut line).expect("text");
+            assert_ne!(bytes, 0, "it ended: {:?}", self.process.wait());
+            self.heard_bytes += bytes;
             if let Some(said) = line.trim_end().rsplit_once('#') {
                 return said.1.to_owned();
             }
         }
+    }
+
+    fn is_readable(&self) -> bool {
+        let mut wanted =
+            libc::pollfd { fd: self.lines.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one live pollfd.
+        unsafe { libc::poll(&mut wanted, 1, 60_000) == 1 }
+    }
+
+    /// What was said and not yet heard.
+    fn unheard_bytes(&self) -> usize {
+        let mut in_pipe: libc::c_int = 0;
+        // SAFETY: FIONREAD fills one int.
+        let rc = unsafe { libc::ioctl(self.lines.get_ref().as_raw_fd(), libc::FIONREAD, &mut in_pipe) };
+        assert_eq!(rc, 0);
+        in_pipe as usize + self.lines.buffer().len()
     }
 
     /// Kills it or its child first; the other must get on before it is killed too.
@@ -87,14 +103,11 @@ impl Victim {
             self.process.wait().expect("our child");
         }
         let name = if survivor == parent { "parent" } else { "child" };
-        // What was said before may still be in the pipe.
-        for n in 0..200 {
+        let (before, mut transfers) = (self.heard_bytes + self.unheard_bytes(), 0);
+        while transfers < 20 {
             let said = self.hear();
-            assert!(!said.contains("wrong"), "{said}");
-            if n >= 100 && said == name {
-                break;
-            }
-            assert!(n < 199, "the {name} says nothing any more");
+            assert_ne!(said, "wrong");
+            transfers += u32::from(said == name && self.heard_bytes > before);
         }
         kill(survivor);
         if !parent_first {

@@ -1,5 +1,7 @@
 //! What is registered, and whether answers are right.
 
+use pindown::MonitorChoice;
+
 use super::{Round, World};
 use crate::subject::{Settings, Subject};
 use crate::sys::Memory;
@@ -39,7 +41,11 @@ pub(super) fn check<S: Subject>(settings: &Settings) -> Result<(Round, String), 
             wrong += ask(&world.subject, memory.at(), WINDOW, true);
             wrong += ask(&world.subject, memory.at(), WINDOW, false);
             // What is mapped next gets the same address.
+            let at = memory.at();
             memory.unmap();
+            if matches!(settings.monitor, MonitorChoice::Manual) {
+                world.subject.invalidate(at, WINDOW); // the program's part of that bargain
+            }
         }
         Ok(wrong as f64)
     };

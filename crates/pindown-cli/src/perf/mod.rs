@@ -174,7 +174,7 @@ fn run_on<W: wire::Wire>(args: &Args) -> Result<Verdict, CliError> {
         println!("{}", serde_json::to_string(&report).map_err(|e| CliError::Usage(e.to_string()))?);
     } else {
         plan.skipped.iter().for_each(|note| println!("{note}"));
-        print!("{}", table::render(&report, W::REGISTERS, Palette::for_stdout()));
+        print!("{}", table::render(&report, W::REGISTERS, Palette::for_stdout(), crate::ui::columns()));
     }
     Ok(if report.is_bad() { Verdict::Bad } else { Verdict::Good })
 }

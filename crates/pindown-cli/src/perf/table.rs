@@ -5,10 +5,14 @@ use std::fmt::Write;
 use super::plan::size_name;
 use super::report::{Report, Run};
 use super::{Churn, Mode};
-use crate::ui::{Colour, Palette, count, duration};
+use crate::ui::{Colour, Palette, count, duration, wrapped};
 
-/// The whole text.
-pub(crate) fn render(report: &Report, registers: &str, palette: Palette) -> String {
+const TITLES: &str = "size  churn  mode             GB/s                p50      p99     hits   misses  invalid.  uncached  stale";
+/// For 80 columns.
+const NARROW_TITLES: &str = "size  churn  mode             GB/s       p50      p99     hits   misses  stale";
+
+/// The whole text, for a terminal of so many columns.
+pub(crate) fn render(report: &Report, registers: &str, palette: Palette, columns: usize) -> String {
     let mut out = String::new();
     let threads = report.runs.first().map_or(1, |run| run.threads);
     let head = format!(
@@ -18,46 +22,52 @@ pub(crate) fn render(report: &Report, registers: &str, palette: Palette) -> Stri
         report.kernel,
         if threads == 1 { "" } else { "s" }
     );
-    let _ = writeln!(out, "{}\n", palette.bold(&head));
-    let titles = "size  churn  mode             GB/s                p50      p99     hits   misses  invalid.  uncached  stale";
-    let _ = writeln!(out, "{}", palette.bold(titles));
+    let _ = writeln!(out, "{}\n", palette.bold(&wrapped(&head, columns)));
+    let narrow = columns < TITLES.len();
+    let _ = writeln!(out, "{}", palette.bold(if narrow { NARROW_TITLES } else { TITLES }));
     for (i, run) in report.runs.iter().enumerate() {
         let new_group =
             i > 0 && (report.runs[i - 1].size_bytes, report.runs[i - 1].churn) != (run.size_bytes, run.churn);
         if new_group {
             out.push('\n');
         }
-        line(&mut out, report, run, palette);
+        line(&mut out, report, run, palette, narrow);
     }
-    explain(&mut out, report, palette);
+    explain(&mut out, report, palette, columns);
     out
 }
 
-fn line(out: &mut String, report: &Report, run: &Run, palette: Palette) {
+fn line(out: &mut String, report: &Report, run: &Run, palette: Palette, narrow: bool) {
     let mode = format!("{:<13}", run.mode.name());
     let mode = if run.mode.is_coherent() { palette.bold(&mode) } else { mode };
-    let cache = match run.mode.is_coherent() {
-        true => {
-            let counts = [run.hits, run.misses, run.invalidations, run.uncached].map(count);
-            format!("{:>7}  {:>7}  {:>8}  {:>8}", counts[0], counts[1], counts[2], counts[3])
-        }
-        false => " ".repeat(36),
-    };
     let stale = match run.stale {
         0 => palette.paint(Colour::Green, &format!("{:>5}", 0)),
         n => palette.paint(Colour::Red, &format!("{:>5}", count(n))),
     };
     let _ = writeln!(
         out,
-        "{:>4}  {:<5}  {mode}  {:>6} {}  {:>8} {:>8}  {cache}  {stale}{}",
+        "{:>4}  {:<5}  {mode}  {:>6}{}  {:>8} {:>8}  {}  {stale}{}",
         size_name(run.size_bytes),
         run.churn.name(),
         rate(run.bytes_per_s / 1e9),
-        bar(report, run, palette),
+        if narrow { String::new() } else { format!(" {}", bar(report, run, palette)) },
         duration(run.p50_ns),
         duration(run.p99_ns),
+        counts(run, narrow),
         errors(run, palette),
     );
+}
+
+/// What the cache did; the more important half where there is no room for all.
+fn counts(run: &Run, narrow: bool) -> String {
+    let [hits, misses, invalid, uncached] =
+        [run.hits, run.misses, run.invalidations, run.uncached].map(count);
+    match (run.mode.is_coherent(), narrow) {
+        (true, false) => format!("{hits:>7}  {misses:>7}  {invalid:>8}  {uncached:>8}"),
+        (true, true) => format!("{hits:>7}  {misses:>7}"),
+        (false, false) => " ".repeat(36),
+        (false, true) => " ".repeat(16),
+    }
 }
 
 /// Two decimals; four for what is slow, as under emulation.
@@ -83,7 +93,7 @@ fn errors(run: &Run, palette: Palette) -> String {
 }
 
 /// Two lines: what was proved, and what it is worth.
-fn explain(out: &mut String, report: &Report, palette: Palette) {
+fn explain(out: &mut String, report: &Report, palette: Palette, columns: usize) {
     let ops: u64 = report.runs.iter().map(|run| run.ops).sum();
     let bytes: f64 = report.runs.iter().map(|run| run.ops as f64 * run.size_bytes as f64).sum();
     let cached = || report.runs.iter().filter(|run| run.mode.is_coherent());
@@ -101,13 +111,13 @@ fn explain(out: &mut String, report: &Report, palette: Palette) {
             palette.paint(Colour::Red, &format!("{} transfers through pindown's cache were STALE", count(n)))
         }
     };
-    let _ = writeln!(
-        out,
-        "\nAll bytes of {} transfers ({}) were compared with what the CPU sees: {verdict}.",
+    let proof = format!(
+        "All bytes of {} transfers ({}) were compared with what the CPU sees: {verdict}.",
         count(ops),
         if bytes < 1e8 { format!("{:.1} MB", bytes / 1e6) } else { format!("{:.1} GB", bytes / 1e9) }
     );
-    let _ = writeln!(out, "{}", worth(report));
+    let (proof, worth) = (wrapped(&proof, columns), wrapped(&worth(report), columns));
+    let _ = writeln!(out, "\n{proof}\n{worth}");
 }
 
 fn worth(report: &Report) -> String {

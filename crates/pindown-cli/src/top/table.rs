@@ -6,7 +6,7 @@ use pindown_replay::advise::bytes;
 use crate::ui::{Colour, Palette, count};
 
 /// Columns of the full table; a narrower window gets what matters most.
-const FULL_COLUMNS: usize = 119;
+const FULL_COLUMNS: usize = 122;
 const HEAD: &str = "    PID program          provider  monitor   requests   hit %  miss/tick  inval.  held stale   registered       of  queued";
 const NARROW_HEAD: &str = "    PID program     requests   hit %  registered       of";
 
@@ -121,8 +121,8 @@ mod tests {
         let lines = shown(60);
         assert!(lines.iter().all(|l| l.chars().count() <= 60), "{lines:?}");
         assert!(lines[3].contains("99.0") && lines[3].contains("12.0 MiB"), "{lines:?}");
-        let wide = shown(119);
-        assert!(wide[3].chars().count() <= 119 && wide[2].ends_with("queued"), "{wide:?}");
+        let wide = shown(FULL_COLUMNS);
+        assert!(wide[3].chars().count() <= FULL_COLUMNS && wide[2].ends_with("queued"), "{wide:?}");
     }
 
     #[test]

@@ -86,10 +86,11 @@ mod tests {
     fn counts_and_forgets_what_changed() {
         let mut known = Known::default();
         let ranges: Vec<_> = (1..1000).map(|n| PageRange::from_pages(n * 7, n).unwrap()).collect();
-        for round in 1..=8 {
-            let counted = ranges.iter().filter(|r| known.asked(**r) >= round / 2).count();
-            assert!(counted > 700, "{round}: {counted}");
-        }
+        // Entries are lost while it grows to the size that so many need.
+        let counts: Vec<u32> =
+            (0..32).flat_map(|_| ranges.iter().map(|r| known.asked(*r)).collect::<Vec<_>>()).collect();
+        let often = counts[31 * ranges.len()..].iter().filter(|n| **n >= 4).count();
+        assert!(often > 700, "{often}");
         assert!((1024..=MOST).contains(&known.entries.len()), "grown: {}", known.entries.len());
         assert!(!known.registered(ranges[0]));
         assert!(known.registered(ranges[0]));

@@ -11,18 +11,9 @@ use pindown::PageRange;
 use super::tables;
 use super::ucx::{Fed, guarded, ucs};
 
-/// Where a thread is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Inside {
-    Nowhere,
-    /// In `ucs_rcache_get`, which has not looked yet.
-    Get,
-    /// In what was looked after already, or in what we call.
-    Else,
-}
-
 thread_local! {
-    static INSIDE: Cell<Inside> = const { Cell::new(Inside::Nowhere) };
+    /// In `ucs_rcache_get`, or in what we call: lookups from there are part of one that was looked after.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// `UCS_ERR_NO_RESOURCE`.
@@ -57,13 +48,13 @@ pub unsafe extern "C" fn ucs_rcache_get(
         Some(unsafe { transmute::<NonNull<c_void>, RcacheGet>(found) })
     };
     let Some(real) = REAL.get_or_init(find) else { return NO_RESOURCE };
-    let outer = INSIDE.replace(Inside::Else);
+    tables::learn(rcache.addr());
+    let outer = INSIDE.replace(true);
     let range = PageRange::covering(address.addr(), length);
-    let looked = range.ok().filter(|_| outer == Inside::Nowhere).and_then(|range| {
+    let looked = range.ok().filter(|_| !outer).and_then(|range| {
         let fed = Fed::get()?;
         guarded(|| (fed, fed.feed.before_get(range, &mut |r| fed.dispatch(r))))
     });
-    INSIDE.set(Inside::Get);
     // SAFETY: the caller's promise.
     let status = unsafe { real(rcache, address, length, a, b, c, d, e) };
     if let Some((fed, get)) = looked {
@@ -74,7 +65,7 @@ pub unsafe extern "C" fn ucs_rcache_get(
 }
 
 /// In front of `ucs_pgtable_lookup`, by which libucp's fast path looks into the cache. Other tables of this kind
-/// (of memory types) are left alone: known are those in which `ucs_rcache_get` looks first.
+/// (of memory types) are left alone.
 ///
 /// # Safety
 ///
@@ -88,15 +79,7 @@ pub unsafe extern "C" fn ucs_pgtable_lookup(pgtable: *const c_void, address: usi
         Some(unsafe { transmute::<NonNull<c_void>, PgtableLookup>(found) })
     };
     let Some(real) = REAL.get_or_init(find) else { return ptr::null_mut() };
-    let may_find = match INSIDE.get() {
-        Inside::Nowhere if tables::is_known(pgtable.addr()) => look(address),
-        Inside::Nowhere | Inside::Else => true,
-        Inside::Get => {
-            tables::learn(pgtable.addr());
-            INSIDE.set(Inside::Else);
-            true
-        }
-    };
+    let may_find = INSIDE.get() || !tables::is_known(pgtable.addr()) || look(address);
     match may_find {
         // SAFETY: the caller's promise.
         true => unsafe { real(pgtable, address) },
@@ -107,8 +90,8 @@ pub unsafe extern "C" fn ucs_pgtable_lookup(pgtable: *const c_void, address: usi
 
 fn look(address: usize) -> bool {
     let (Ok(range), Some(fed)) = (PageRange::covering(address, 1), Fed::get()) else { return true };
-    INSIDE.set(Inside::Else);
+    INSIDE.set(true);
     let may_find = guarded(|| fed.feed.before_find(range, &mut |r| fed.dispatch(r)));
-    INSIDE.set(Inside::Nowhere);
+    INSIDE.set(false);
     may_find.unwrap_or(false)
 }

@@ -44,6 +44,11 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
     iova: u64,
     access: c_uint,
 ) -> *mut IbvMr {
+    // libibverbs' own ibv_reg_mr gets here too. Its caller found it past us, and will deregister past us.
+    if let Some(real) = Real::get().filter(|real| real.is_calling()) {
+        // SAFETY: the caller's promise.
+        return unsafe { real.register(pd, (addr, length), iova, access) };
+    }
     // SAFETY: the caller's promise.
     unsafe { register(pd, (addr, length), iova, access) }
 }

@@ -1,6 +1,7 @@
 //! The functions that the library puts in front of libibverbs', and what lies behind them.
 
 mod abi;
+mod caller;
 mod domain;
 mod exports;
 mod process;

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use pindown_preload::sys::{next_symbol, symbol_of};
 
 use super::abi::{IbvContext, IbvMr, IbvPd};
+use super::caller;
 
 type RegMr = unsafe extern "C" fn(*mut IbvPd, *mut c_void, usize, c_int) -> *mut IbvMr;
 type RegMrIova2 = unsafe extern "C" fn(*mut IbvPd, *mut c_void, usize, u64, c_uint) -> *mut IbvMr;
@@ -48,6 +49,11 @@ impl Real {
                 close_device: transmute::<NonNull<c_void>, CloseDevice>(symbol(c"ibv_close_device")?),
             })
         }
+    }
+
+    /// Whether libibverbs itself is calling.
+    pub(super) fn is_calling(&self) -> bool {
+        caller::is_called_by(self.reg_mr as *const () as usize)
     }
 
     /// Registers, as `ibv_reg_mr_iova2(3)`.

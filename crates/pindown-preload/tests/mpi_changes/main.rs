@@ -22,7 +22,9 @@ const LEN: usize = 256 << 10;
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
     let [_, library, repetitions, expected] = args.as_slice() else {
-        println!("skipped: a program for `mpirun -n 2` (in the lab: cargo xtask test --full --only engines)");
+        println!(
+            "skipped: a program for `mpirun -n 2` (in the lab: cargo xtask test --full --only preloads)"
+        );
         return ExitCode::SUCCESS;
     };
     let repetitions = repetitions.parse().expect("REPETITIONS is a number");

@@ -70,9 +70,8 @@ pub(crate) fn default_max_bytes(provider_max_bytes: u64) -> Option<u64> {
 }
 
 /// A default for `max_bytes` of on-demand regions. They pin nothing, so RLIMIT_MEMLOCK, or half of the memory,
-/// would be too tight: address space is larger than memory. But not unbounded: the kernel keeps 8 bytes for each of
-/// their pages, 16 where it keeps DMA addresses too, present or not (`ib_init_umem_odp`,
-/// drivers/infiniband/core/umem_odp.c), which nothing reclaims. So at most 0.8 % (1.6 %) of the memory goes to them.
+/// would be too tight: address space is larger than memory. But not unbounded: up to 24 bytes are kept for each of their
+/// pages, present or not ([`kernel_memory::VERBS_ON_DEMAND`]), which nothing reclaims: at most 2.4 % of the memory.
 pub(crate) fn default_on_demand_bytes(provider_max_bytes: u64) -> Option<u64> {
     let least = [cgroup_limit(), memory()].into_iter().flatten().map(|l| l.bytes).min()?;
     Some(least.saturating_mul(ON_DEMAND_TIMES_MEMORY).min(provider_max_bytes))

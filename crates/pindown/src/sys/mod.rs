@@ -41,6 +41,7 @@ pub(crate) mod uring;
 pub(crate) mod uring_queue;
 #[cfg(feature = "io-uring")]
 pub(crate) mod uring_send;
+pub(crate) mod valgrind;
 #[cfg(feature = "verbs")]
 pub(crate) mod verbs;
 

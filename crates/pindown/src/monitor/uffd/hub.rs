@@ -18,7 +18,7 @@ use crate::sys::pagemap::Pagemap;
 use crate::sys::per_process::PerProcess;
 use crate::sys::procmap::ProcMap;
 use crate::sys::slots::Slots;
-use crate::sys::{quiet_thread, uffd};
+use crate::sys::{quiet_thread, uffd, valgrind};
 
 /// Caches of one process that can listen at a time.
 pub(super) const LISTENERS: usize = 64;
@@ -86,6 +86,9 @@ impl Hub {
     }
 
     fn start() -> Result<Arc<Self>, MonitorError> {
+        if valgrind::is_running() {
+            return Err(under_valgrind());
+        }
         let fd = uffd::open().map_err(explain)?;
         let hub = Arc::new(Self {
             fd: PrivateFd::new(fd).ok_or_else(too_many)?,
@@ -178,6 +181,15 @@ fn too_many() -> MonitorError {
     MonitorError::Unavailable {
         what: "another userfaultfd listener",
         remedy: "share one cache, or close some: a process can have 64 caches on userfaultfd",
+        source: None,
+    }
+}
+
+/// A thread in munmap waits for the reader, which valgrind would not let run.
+fn under_valgrind() -> MonitorError {
+    MonitorError::Unavailable {
+        what: "userfaultfd events under valgrind",
+        remedy: "none are needed there: without a monitor nothing is cached, or report changes yourself (manual)",
         source: None,
     }
 }
