@@ -15,7 +15,7 @@ struct Case {
     /// io_uring and userfaultfd do not work under valgrind; what needs neither does.
     valgrind: bool,
     /// Nothing is left at exit, which the test waits for. Elsewhere the worker may still be there, and its cache's table,
-    /// which LeakSanitizer does not look into (a mapping; valgrind does).
+    /// which LeakSanitizer does not look into (a mapping).
     ends: bool,
     args: &'static [&'static str],
 }
@@ -74,7 +74,9 @@ fn run(case: &Case, compiler: &Compiler, stage: &Stage, tally: &mut Tally) {
         each("plain-user", Language::C11, Build::Plain, &|program| stage.run(program, case.args, true));
     }
     if case.valgrind {
-        each("valgrind", Language::C11, Build::Plain, &|program| stage.valgrind(program, case.args));
+        each("valgrind", Language::C11, Build::Plain, &|program| {
+            stage.valgrind(program, case.args, case.ends)
+        });
     }
 }
 
