@@ -100,6 +100,34 @@ fn perf_without_a_monitor_moves_stale_bytes_and_says_so() {
     }
 }
 
+/// The simulated device needs nothing of the machine, and `auto` always takes some monitor.
+#[test]
+fn perf_on_the_simulated_device_is_stale_without_a_monitor_and_only_then() {
+    for (monitor, churn, bad) in [
+        ("none", "remap", true),
+        ("none", "mixed", true),
+        ("manual", "remap", false),
+        ("auto", "remap", false),
+        ("auto", "mixed", false),
+        ("auto", "free", false),
+    ] {
+        let args = [
+            &["perf", "--provider", "sim", "--monitor", monitor, "--churn", churn][..],
+            &["--size", "16K", "--ops", "300", "--json"],
+            &["--mode", "cached", "--mode", "async", "--mode", "everything", "--mode", "per-op"],
+        ];
+        let (report, status) = json(&args.concat()).expect("runs on any machine");
+        assert_eq!(status, i32::from(bad), "{report}");
+        assert_eq!(report["provider"], "sim");
+        for run in report["runs"].as_array().expect("runs") {
+            let cache_alone = ["cached", "async", "everything"].iter().any(|mode| run["mode"] == *mode);
+            assert_eq!(run["stale"].as_u64() > Some(0), bad && cache_alone, "{monitor} {churn}: {run}");
+            assert_eq!((run["errors"].as_u64(), run["ops"].as_u64()), (Some(0), Some(300)), "{run}");
+            assert!(run["churns"].as_u64() >= Some(20), "{run}");
+        }
+    }
+}
+
 #[test]
 fn perf_makes_exactly_the_transfers_asked_for() {
     let args = [

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 struct Case {
     source: &'static str,
     cxx: bool,
+    asan: bool,
     /// io_uring and userfaultfd do not work under valgrind; what needs neither does.
     valgrind: bool,
     /// Nothing is left at exit, which the test waits for. Elsewhere the worker may still be there, and its cache's table,
@@ -21,7 +22,7 @@ struct Case {
 }
 
 const fn case(source: &'static str, cxx: bool, valgrind: bool, ends: bool) -> Case {
-    Case { source, cxx, valgrind, ends, args: &[] }
+    Case { source, cxx, asan: true, valgrind, ends, args: &[] }
 }
 
 const CASES: &[Case] = &[
@@ -29,8 +30,9 @@ const CASES: &[Case] = &[
     case("tests/c/queue.c", true, true, true),
     case("tests/c/misuse.c", true, true, true),
     case("tests/c/threads.c", true, true, true),
-    // A child leaves what it inherited.
-    case("tests/c/fork.c", true, false, false),
+    // A child leaves what it inherited. AddressSanitizer's allocator does not let go of its locks over a fork (GCC 12):
+    // when another thread held one, the child's threads wait for it for ever.
+    Case { asan: false, ..case("tests/c/fork.c", true, false, false) },
     case("tests/c/watch.c", true, false, true),
     Case { args: &["LIBRARY"], ..case("tests/c/unload.c", false, true, false) },
     case("examples/io_uring_write.c", false, false, false),
@@ -63,9 +65,11 @@ fn run(case: &Case, compiler: &Compiler, stage: &Stage, tally: &mut Tally) {
     };
     let ourselves = |program: &Path| stage.run(program, case.args, false);
     each("c11", Language::C11, Build::Plain, &ourselves);
-    each("asan", Language::C11, Build::AddressSanitizer, &|program| {
-        stage.sanitized(program, case.args, case.ends)
-    });
+    if case.asan {
+        each("asan", Language::C11, Build::AddressSanitizer, &|program| {
+            stage.sanitized(program, case.args, case.ends)
+        });
+    }
     each("static", Language::C11, Build::Static, &ourselves);
     if case.cxx {
         each("c++17", Language::Cxx17, Build::Plain, &ourselves);

@@ -146,6 +146,9 @@ fn change(scene: &mut Scene, event: &Event) -> Result<(), CellReport> {
     if scene.memory.traits.any(Traits::READ_ONLY) {
         scene.span().protect(libc::PROT_READ).map_err(failed("mprotect failed"))?;
     }
+    if scene.memory.traits.any(Traits::STACK) {
+        sys::wait_until_others_sleep(); // other memory lies apart, stacks lie where the kernel maps
+    }
     (event.act)(scene).map_err(unsupported("the kernel refused the event"))?;
     scene.repair().map_err(unsupported("the address could not be used again"))
 }

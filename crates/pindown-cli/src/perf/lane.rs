@@ -1,6 +1,7 @@
 //! [`Lane`]: one thread's ring, cache and buffers; makes transfers and compares them.
 
 use std::collections::HashMap;
+use std::io;
 use std::time::Instant;
 
 use pindown::segments::Segments;
@@ -85,6 +86,9 @@ impl<W: Wire> Lane<W> {
     /// Buffers for a mode, registered where the mode does so beforehand.
     pub(crate) fn prepare(&self, group: &Group, mode: Mode) -> Result<Stage<W>> {
         let pool = Pool::new(group).map_err(|e| e.to_string())?;
+        for span in pool.spans() {
+            self.wire.after_change(span).map_err(|e| e.to_string())?;
+        }
         let through = Through::new(mode, &self.cache)?;
         let mut stage = Stage { mode, pool, registered: HashMap::new(), bounce: None, through, ahead: None };
         if mode == Mode::Preregistered {
@@ -107,6 +111,9 @@ impl<W: Wire> Lane<W> {
         if let Some((span, mr)) = stage.bounce.take() {
             self.deregister(mr)?;
             sys::unmap(span, sys::Via::Libc).map_err(|e| e.to_string())?;
+        }
+        for span in stage.pool.spans() {
+            self.wire.before_change(span).map_err(|e| e.to_string())?; // it goes with the pool
         }
         Ok(())
     }
@@ -184,7 +191,7 @@ impl<W: Wire> Lane<W> {
         if let Some(mr) = stage.registered.remove(&before.base()) {
             self.deregister(mr)?;
         }
-        stage.pool.churn(index).map_err(|e| e.to_string())?;
+        self.change(&mut stage.pool, index, before).map_err(|e| e.to_string())?;
         if self.told && stage.mode.is_coherent() {
             let range = PageRange::covering(before.base(), before.len_bytes()).map_err(|e| chain(&e))?;
             self.cache.invalidate(range);
@@ -194,6 +201,13 @@ impl<W: Wire> Lane<W> {
             stage.registered.insert(after.base(), self.register(after)?);
         }
         Ok(())
+    }
+
+    /// Changes it, with the wire knowing.
+    fn change(&self, pool: &mut Pool, index: usize, before: Span) -> io::Result<()> {
+        self.wire.before_change(before)?;
+        pool.churn(index)?;
+        self.wire.after_change(pool.span(index)?)
     }
 
     /// What is timed: get it registered, move it, let go. Says whether the bytes agree, where that had to be

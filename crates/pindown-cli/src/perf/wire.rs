@@ -27,6 +27,14 @@ pub(crate) trait Wire: Sized + Send {
         device: &DeviceArgs,
         len: usize,
     ) -> Result<(Self, Cache<Self::Provider>), CliError>;
+    /// The program is about to change what is mapped at `span`. Real devices need not be told.
+    fn before_change(&self, _span: Span) -> io::Result<()> {
+        Ok(())
+    }
+    /// `span` is new or changed, and has not been touched since.
+    fn after_change(&self, _span: Span) -> io::Result<()> {
+        Ok(())
+    }
     /// Sends all bytes of `span`, registered under `key`.
     fn send(&mut self, key: Key<Self>, span: Span) -> io::Result<()>;
     /// Readies `len` bytes of the pattern of `seed` to come in.

@@ -14,6 +14,7 @@ mod signal;
 mod soak;
 mod span;
 mod terminal;
+mod threads;
 mod uffd;
 
 pub(crate) use file::*;
@@ -26,6 +27,7 @@ pub(crate) use signal::*;
 pub(crate) use soak::*;
 pub(crate) use span::*;
 pub(crate) use terminal::*;
+pub(crate) use threads::*;
 pub(crate) use uffd::*;
 
 use std::io;
