@@ -29,6 +29,10 @@ host() { # NAME NETDEV ADDRESS DEVICE: a network namespace with a device of its 
     ip netns exec "$1" rdma link add "$4" type rxe netdev "$2" || fail "no soft-RoCE in namespace $1"
 }
 
+while read -r bytes name; do
+  [ "$(stat -c %s "/job/$name" 2>/dev/null)" = "$bytes" ] || fail "no room for $name in the guest: give it more --memory"
+done </lab/carried
+
 ulimit -l unlimited
 hostname lab; ip link set lo up
 modprobe -a crc32_generic 2>/dev/null # until 6.14 rxe asks the crypto layer for it

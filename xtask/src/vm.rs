@@ -5,6 +5,7 @@ use crate::lab::{self, Boot, Guest, Job, Kernel, Lab, Outcome};
 use crate::{cargo, workspace};
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 /// Boots, runs CMD in /job of the guest, and ends as CMD ended.
@@ -167,7 +168,11 @@ fn build_test(test: &str, release: bool) -> Result<PathBuf> {
     fs::create_dir_all(&dir).at("create", &dir)?;
     // A run beside this one may be reading the old copy: replace it, do not write into it.
     let fresh = dir.join(format!("{name}.{}", std::process::id()));
-    fs::copy(&binary, &fresh).at("copy", &binary)?;
+    // Without what only debuggers read, which is most of it and would be unpacked into the guest's memory.
+    let stripped = Command::new("strip").arg("--strip-debug").arg("-o").args([&fresh, &binary]).status();
+    if !stripped.is_ok_and(|status| status.success()) {
+        fs::copy(&binary, &fresh).at("copy", &binary)?;
+    }
     fs::rename(&fresh, &named).at("rename", &fresh)?;
     Ok(named)
 }

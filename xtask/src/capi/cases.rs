@@ -36,8 +36,7 @@ const CASES: &[Case] = &[
     case("tests/c/watch.c", true, false, true),
     Case { args: &["LIBRARY"], ..case("tests/c/unload.c", false, true, false) },
     case("examples/io_uring_write.c", false, false, false),
-    // Its monitor is `auto`.
-    case("../../docs/from-c.md", false, false, false),
+    case("../../docs/from-c.md", false, true, false),
 ];
 
 /// Builds and installs the library, then everything in the table.

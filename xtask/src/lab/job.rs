@@ -26,6 +26,7 @@ impl Job {
         cpio.directory("lab")?;
         cpio.file("lab/config", 0o644, self.config().as_bytes())?;
         cpio.file("lab/command", 0o644, self.script.as_bytes())?;
+        cpio.file("lab/carried", 0o644, carried(&self.files).as_bytes())?;
         cpio.directory("job")?;
         for path in &self.files {
             add(&mut cpio, path)?;
@@ -40,6 +41,15 @@ impl Job {
         }
         config
     }
+}
+
+/// Sizes and names of the files: a guest without the memory to unpack them all must say so.
+fn carried(files: &[PathBuf]) -> String {
+    let line = |path: &PathBuf| {
+        let bytes = fs::metadata(path).ok().filter(|m| m.is_file())?.len();
+        Some(format!("{bytes} {}\n", path.file_name()?.to_string_lossy()))
+    };
+    files.iter().filter_map(line).collect()
 }
 
 fn add(cpio: &mut Cpio, path: &Path) -> Result<()> {

@@ -83,7 +83,7 @@ impl Guest {
     /// Enough for the unpacked userland and some tests, in MiB.
     pub(crate) fn memory_mib(self) -> u32 {
         match self.userland() {
-            Userland::Base => 1024,
+            Userland::Base => 1536,
             Userland::Engines => 3072,
         }
     }
