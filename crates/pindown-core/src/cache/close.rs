@@ -74,7 +74,8 @@ impl<P: Provider> Inner<P> {
             return Err(CloseError::Forked);
         }
         self.doom_all();
-        let deadline_ns = self.host.now_ns().saturating_add(timeout.as_nanos() as u64);
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let deadline_ns = self.host.now_ns().saturating_add(timeout_ns);
         loop {
             self.reap();
             self.retry_failing(self.host.now_ns());

@@ -42,6 +42,10 @@ impl<P: Provider> Inner<P> {
     }
 
     pub(super) fn wait_for_work(&self, timeout: Duration) {
+        if self.drained.is_forked() {
+            // Before the lock. There will be no work, and a caller's loop must not spin.
+            return std::thread::sleep(timeout.min(LOOK_AGAIN));
+        }
         let busy = {
             let state = self.state();
             !state.doomed.is_empty() || !state.failing.is_empty()

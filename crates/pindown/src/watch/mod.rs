@@ -193,8 +193,11 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// [`WatchError::NoSuchCookie`].
+    /// [`WatchError::NoSuchCookie`]; in a forked child [`MonitorError::Forked`].
     pub fn unregister(&self, cookie: u64) -> Result<(), WatchError> {
+        if !self.process.is_current() {
+            return Err(MonitorError::Forked.into());
+        }
         let range = self.regions().remove(cookie).ok_or(WatchError::NoSuchCookie(cookie))?;
         self.monitor.unsubscribe(range);
         Ok(())
@@ -203,11 +206,10 @@ impl Watch {
     /// Appends what changed since the last read, at most one event a region, and an [`Event::End`];
     /// returns that one's generation. Never blocks for a change: no change is a batch of one.
     pub fn read(&self, events: &mut Vec<Event>) -> u64 {
-        let mut regions = self.regions();
         if !self.process.is_current() {
-            regions.mark_all();
-            return end(regions, events, FORKED - 1);
+            return self.read_in_child(events);
         }
+        let mut regions = self.regions();
         self.bell.lower();
         let own = self.even_generation();
         let (external, mut lost) = match self.monitor.drain(&self.notifier) {
@@ -225,6 +227,17 @@ impl Watch {
         }
         let generation = if self.monitor.generation().is_some() { external } else { own };
         end(regions, events, generation)
+    }
+
+    /// Everything changed. The fork may have caught another thread with the regions locked, for ever: then
+    /// they are not named, and the generation alone, which never matches, says that nothing may be used.
+    fn read_in_child(&self, events: &mut Vec<Event>) -> u64 {
+        let Ok(mut regions) = self.regions.try_lock() else {
+            events.push(Event::End { generation: FORKED - 1 });
+            return FORKED - 1;
+        };
+        regions.mark_all();
+        end(regions, events, FORKED - 1)
     }
 
     /// Odd while the monitor's reader is between reading an event and pushing it, which it does
