@@ -1,19 +1,24 @@
 //! A fork may catch other threads with the cache's locks held, for ever in the child: nothing that the child
 //! may call waits for one.
 
+mod support;
+
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pindown::monitor::Manual;
 use pindown::provider::sim::Sim;
 use pindown::watch::Watch;
 use pindown::{Access, Builder, Cache, MonitorChoice, PAGE_SIZE, PageRange};
+use support::child::{fork, reap_within};
 
 const FORKS: usize = 150;
 
-/// Forks while `busy` runs on three threads; `child` runs in each child and must end.
+/// Forks while `busy` runs on three threads; `child` runs in each child and must end well.
 fn fork_beside(busy: impl Fn(usize) + Sync, child: impl Fn()) {
     let stop = AtomicBool::new(false);
+    let ends_well =
+        || reap_within(fork(&child), Duration::from_secs(10)).is_some_and(|status| status.success());
     std::thread::scope(|scope| {
         for thread in 0..3 {
             let (stop, busy) = (&stop, &busy);
@@ -23,37 +28,10 @@ fn fork_beside(busy: impl Fn(usize) + Sync, child: impl Fn()) {
                 }
             });
         }
-        let hung = (0..FORKS).filter(|_| hangs(&child)).count();
+        let bad = (0..FORKS).find(|_| !ends_well());
         stop.store(true, Ordering::Relaxed);
-        assert_eq!(hung, 0, "of {FORKS} children");
+        assert_eq!(bad, None, "of {FORKS} children, this one hung or failed");
     });
-}
-
-fn hangs(child: impl Fn()) -> bool {
-    // SAFETY: the child does what a forked child may, by the documentation under test, and exits.
-    match unsafe { libc::fork() } {
-        0 => {
-            child();
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(0) }
-        }
-        pid => !ends(pid),
-    }
-}
-
-fn ends(pid: libc::pid_t) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let mut status = 0;
-    // SAFETY: a child of this process, and a live int.
-    while unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == 0 {
-        if Instant::now() > deadline {
-            // SAFETY: our own child, which hangs; it is waited for.
-            unsafe { (libc::kill(pid, libc::SIGKILL), libc::waitpid(pid, &mut status, 0)) };
-            return false;
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    true
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pindown::provider::sim::{Sim, SimConfig};
 use pindown::queue::{Queue, QueueError, SubmitError, Submitted};
 use pindown::{Access, AcquireError, Builder, MonitorChoice, PAGE_SIZE};
+use support::child::reap_within;
 use support::in_own_process;
 
 fn at(page: usize) -> *const u8 {
@@ -41,7 +42,8 @@ fn a_child_is_told_and_its_parent_undisturbed() {
             // SAFETY: ends the child at once.
             unsafe { libc::_exit(i32::from(!fine)) }
         }
-        assert_eq!(status_within(child, Duration::from_secs(10)), Some(0));
+        let status = reap_within(child, Duration::from_secs(10)).and_then(|status| status.code());
+        assert_eq!(status, Some(0));
         for _ in 0..20 {
             let completion = queue.wait(Duration::from_secs(10)).expect("each completes in the parent");
             assert!(completion.result.is_ok());
@@ -65,18 +67,4 @@ fn in_child(queue: Queue<Sim>) {
     ));
     queue.close();
     drop(queue);
-}
-
-fn status_within(child: i32, time: Duration) -> Option<i32> {
-    let (start, mut status) = (Instant::now(), 0);
-    while start.elapsed() < time {
-        // SAFETY: a live int.
-        if unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == child {
-            return Some(status);
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    // SAFETY: our own child, which hangs.
-    unsafe { libc::kill(child, libc::SIGKILL) };
-    None
 }

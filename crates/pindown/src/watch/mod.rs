@@ -24,8 +24,8 @@
 //! registered when it changes, also when all of it is unmapped, and reports what is mapped there later.
 //! A range of which nothing is mapped is refused by userfaultfd and the tracepoint variant of eBPF; the
 //! fexit variant watches it as if it had just been unmapped.
-//! In a forked child the generation never equals that of a batch, each read reports every region, and
-//! nothing can be registered: open another.
+//! In a forked child the generation never equals that of a batch, each read reports every region (or none by
+//! name, if the fork caught another thread inside the watch), and nothing can be registered: open another.
 //!
 //! With userfaultfd one thing is not covered: a thread that is given the address of a mapping whose munmap
 //! has not returned yet, in another thread, may come before the report. The eBPF monitor has no such gap.
